@@ -1,0 +1,82 @@
+"""The hardware lock: what discovery found in each node, kept beside the inventory for a person to commit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Found(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FoundGpu(_Found):
+    index: int
+    model: str
+    uuid: str
+    memory_mib: int
+    bus_id: str
+
+
+class FoundNic(_Found):
+    name: str
+    speed_mbps: int | None = Field(description="None where the driver does not say (virtual devices).")
+    mtu: int
+    address: str = Field(description="First IPv4 address, or an empty text.")
+
+
+class FoundDisk(_Found):
+    name: str
+    size_gib: int
+    rotational: bool
+    model: str
+
+
+class FoundNode(_Found):
+    """One node as its kernel reports it; nothing in here changes without a hand on the machine."""
+
+    architecture: str
+    virtualisation: str = Field(description="systemd-detect-virt's word: none, kvm, systemd-nspawn, uml, …")
+    distribution: str = Field(description="os-release ID, e.g. debian.")
+    release: str = Field(description="os-release VERSION_ID, e.g. 13.")
+    cpu_model: str
+    sockets: int
+    cores_per_socket: int
+    threads_per_core: int
+    memory_mib: int = Field(description="MemTotal.")
+    gpus: tuple[FoundGpu, ...]
+    nics: tuple[FoundNic, ...]
+    disks: tuple[FoundDisk, ...]
+    cgroup_controllers: tuple[str, ...] = Field(description="cgroup v2 controllers that a service can use.")
+
+    @property
+    def cpus(self) -> int:
+        return self.sockets * self.cores_per_socket * self.threads_per_core
+
+    @property
+    def sha256(self) -> str:
+        """Identity of this hardware: a certificate is void when it changes."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class HardwareLock(_Found):
+    nodes: dict[str, FoundNode] = {}
+
+    @classmethod
+    def load(cls, path: Path) -> HardwareLock:
+        """The lock at `path`; an empty one if there is no such file."""
+        if not path.exists():
+            return cls()
+        return cls.model_validate_json(path.read_text(encoding="utf-8"))
+
+    def save(self, path: Path) -> None:
+        """Write then rename, so that a killed run leaves the old lock or the new one."""
+        text = json.dumps(self.model_dump(mode="json"), indent=1, sort_keys=True) + "\n"
+        new = path.with_suffix(".new")
+        new.write_text(text, encoding="utf-8")
+        new.replace(path)
