@@ -1,0 +1,109 @@
+"""The certificate's own vocabulary: what stands in certificate.json and what each field means."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from validation.model import Frozen, Level, Outcome, Stage, Substrate
+
+
+class CheckEntry(Frozen):
+    check: str
+    stage: Stage
+    outcome: Outcome
+    measured: str
+    required: str
+    origin: str = Field(description="Where the requirement came from.")
+    evidence: str
+    remedy: str
+    advice: str
+
+
+class DirectionEntry(Frozen):
+    src: str
+    dst: str
+    bandwidth_gbps: float | None
+    declared_gbps: float | None
+    share: float | None = Field(description="Measured ÷ declared.")
+    latency_p50_us: float | None
+    latency_p99_us: float | None
+    error: str
+
+
+class LinkEntry(Frozen):
+    """A pair of nodes; its verdict is None if the judge said nothing about it by itself."""
+
+    link: str
+    verdict: Outcome | None
+    directions: tuple[DirectionEntry, ...]
+    checks: tuple[CheckEntry, ...]
+
+
+class NodeEntry(Frozen):
+    verdict: Outcome = Field(description="Decides alone whether the node is put in or kept out of service.")
+    hardware_sha256: str | None
+    slowest: DirectionEntry | None = Field(description="Its slowest measured direction.")
+    step_seconds: float | None = Field(description="Its median step in the largest distributed training.")
+    checks: tuple[CheckEntry, ...]
+
+
+class CulpritEntry(Frozen):
+    kind: str
+    subject: str
+    cause: str
+    sentence: str
+    evidence: tuple[str, ...]
+    remedy: str
+    node: str | None
+    effect: str
+
+
+class CollectiveEntry(Frozen):
+    op: str
+    nodes: int
+    bytes: int
+    busbw_gbps: float
+    verified: bool
+
+
+class TrainingEntry(Frozen):
+    nodes: int
+    global_batch: int
+    steps: int
+    samples_per_second: float | None
+    step_seconds: float | None
+    compute_seconds: float | None
+    comm_seconds: float | None
+    first_loss: float | None
+    last_loss: float | None
+
+
+class Certificate(Frozen):
+    """The document; `certified` with `substrate` hardware is the only combination that speaks for a real machine."""
+
+    cluster: str
+    certified: bool
+    verdict: Outcome
+    substrate: Substrate
+    statement: str = Field(description="The verdict as sentences.")
+    level: Level
+    partial: bool
+    run_id: str
+    version: str
+    launcher: str
+    started_at: str
+    issued_at: str = Field(description="End of the run by its own records, UTC.")
+    expires_at: str = Field(description="The verdict, good or bad, is stale after it.")
+    inventory_sha256: str
+    hardware_sha256: str | None = Field(description="None: there was no hardware lock.")
+    results_sha256: str
+    coverage: dict[str, int] = Field(description="Checks an outcome; pairs_tested (both directions) of pairs_all.")
+    stages: dict[Stage, str] = Field(description="done, skipped or error with the reason, or not run.")
+    culprits: tuple[CulpritEntry, ...]
+    nodes: dict[str, NodeEntry]
+    links: tuple[LinkEntry, ...]
+    whole: tuple[CheckEntry, ...] = Field(description="Checks of the cluster as a whole.")
+    collectives: tuple[CollectiveEntry, ...]
+    trainings: tuple[TrainingEntry, ...]
+    undecided: tuple[str, ...]
+    not_tested: tuple[str, ...]

@@ -1,0 +1,71 @@
+"""What a run did not test, said plainly: whatever is missing here is taken for tested."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from validation.model import Judgement, Outcome, Stage
+from validation.report_data import RunData
+from validation.report_words import counted, listed, printable
+
+_LEVEL_LIMITS = {
+    "quick": "Faults that show only under long load (heat, a bit flipped once in a thousand steps) need level burn-in.",
+    "standard": "Faults that show only after hours (heat, rare bit flips) need level burn-in.",
+    "burn-in": "",
+}
+_STAGE_WORDS: dict[Stage, str] = {
+    "node": "the checks of each node by itself",
+    "pairs": "reachability, bandwidth and latency of every pair",
+    "cluster": "collectives over all nodes",
+    "training": "training on the nodes together",
+}
+
+
+def not_tested(data: RunData, judgement: Judgement) -> tuple[str, ...]:
+    """One sentence for each thing this run has no answer about, most important first."""
+    lines = [*_substrate(data), *_nodes(data), *_stages(data), *_pairs(data), *_checks(data, judgement), *_gpus(data)]
+    limit = _LEVEL_LIMITS[data.run.level]
+    return tuple(printable(line) for line in [*lines, limit] if line)
+
+
+def _substrate(data: RunData) -> list[str]:
+    if data.run.substrate == "hardware":
+        return []
+    return ["Hardware: this run saw none. Speeds are those of one machine's software, shaped to what is declared."]
+
+
+def _nodes(data: RunData) -> list[str]:
+    left_out = [node.name for node in data.cluster.nodes if node.name not in data.run.nodes]
+    return [f"Nodes not part of this run: {listed(left_out)}."] if left_out else []
+
+
+def _stages(data: RunData) -> list[str]:
+    done = {record.stage for record in data.stages if record.status == "done"}
+    reasons = {record.stage: record.reason for record in data.stages if record.status != "done"}
+    lines = []
+    for stage, words in _STAGE_WORDS.items():
+        if stage in done:
+            continue
+        reason = reasons.get(stage) or ("it did not run" if stage in data.run.stages else "this run left it out")
+        lines.append(f"Stage {stage} ({words}): {reason.rstrip('.')}.")
+    return lines
+
+
+def _pairs(data: RunData) -> list[str]:
+    missing = len(data.pairs) - data.measured_pairs
+    if not missing or not any(found.tried for found in data.directions.values()):
+        return []
+    return [f"Bandwidth of {missing:,} of {counted(len(data.pairs), 'pair')}: not known in both directions."]
+
+
+def _checks(data: RunData, judgement: Judgement) -> list[str]:
+    """Skipped checks of stages that did run, one line a check and not a line for each of two hundred nodes."""
+    ran = {record.stage for record in data.stages if record.status == "done"}
+    skipped = Counter(r.check for r in judgement.results if r.outcome is Outcome.SKIPPED and r.stage in ran)
+    return [f"Check {check}: skipped on {counted(count, 'subject')}." for check, count in sorted(skipped.items())]
+
+
+def _gpus(data: RunData) -> list[str]:
+    if any(node.gpus for node in data.cluster.nodes):
+        return []
+    return ["GPUs and NCCL: the inventory declares no GPU, so training ran on processors over gloo."]

@@ -1,0 +1,145 @@
+"""How a run's findings are said in plain words, the same in certificate, report and console."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+from validation.model import Culprit, Outcome, Substrate
+
+LINK_SEPARATOR = "–"
+"""Joins the two ends of a link in a subject: n1–n2. No host name may hold it."""
+
+VERDICT_WORDS = {
+    Outcome.PASS: "Certified",
+    Outcome.FAIL: "Not certified: something failed",
+    Outcome.ERROR: "Not certified: the validator could not do its work",
+    Outcome.INCONCLUSIVE: "Not certified: it could not be decided",
+}
+
+SUBSTRATE_WORDS: dict[Substrate, str] = {
+    "hardware": "",
+    "rehearsal": (
+        "REHEARSAL on throwaway nodes of one machine: it proves the software's way, "
+        "says nothing about any hardware and certifies no real machine."
+    ),
+    "simulation": "SIMULATION: no machine was measured, and no machine is certified by it.",
+}
+
+_CAUSE_SENTENCES = {
+    "network": "its network is slower than declared, in both directions",
+    "network-egress": "it sends slower than its network is declared",
+    "network-ingress": "it receives slower than its network is declared",
+    "bandwidth": "it is slower than declared",
+    "latency": "its network answers too slowly",
+    "loss": "its network loses packets",
+    "corruption": "data arrived other than it was sent",
+    "data-corruption": "data arrived other than it was sent",
+    "silent-data-corruption": "it computes wrong results without any error",
+    "parameters-diverge": "it ended the same training with other parameters than its peers",
+    "unreachable": "it cannot be reached",
+    "cut": "no data gets through",
+    "firewall": "connections between nodes are blocked",
+    "firewall-inbound": "connections to it are blocked",
+    "compute": "it computes slower than its peers",
+    "hang": "its process stopped answering and the others waited for it",
+    "killed": "its process was killed",
+    "out-of-memory": "its memory ran out",
+    "crash": "its process ended with an error",
+    "clock": "its clock is wrong",
+    "name-resolution": "host names do not resolve as they must",
+    "dns": "its name server does not answer",
+    "disk-full": "its disk is full",
+    "inodes-full": "its file system has no room for more files",
+    "shm": "its /dev/shm is too small",
+    "limits": "its limits are too low for training jobs",
+    "consistency": "its software differs from its peers'",
+    "hardware": "its hardware is not what the lock says",
+    "memory": "its memory is not what the lock says",
+    "mtu": "its MTU is not the declared one",
+    "munge": "its munge key is not the cluster's",
+    "service": "a service it needs is not running",
+    "slurm": "Slurm does not work on it",
+}
+
+_LINK_SENTENCES = {
+    "unreachable": "no data gets through between the two",
+    "network": "the two reach less than declared between them, while each is fine with others",
+}
+
+
+def printable(text: str) -> str:
+    """Text from a node made safe to show: no escape sequence, no invisible or direction-changing character."""
+    return "".join(
+        character
+        if character in "\n\t" or unicodedata.category(character) not in {"Cc", "Cf", "Co", "Cs"}
+        else "\ufffd"
+        for character in text
+    )
+
+
+def culprit_sentence(culprit: Culprit) -> str:
+    """What is wrong, in one plain sentence without its full stop; an unknown cause is said as it is."""
+    said = _LINK_SENTENCES.get(culprit.cause) if culprit.kind == "link" else None
+    said = said or _CAUSE_SENTENCES.get(culprit.cause) or culprit.cause.replace("-", " ")
+    subject = f"link {culprit.subject}" if culprit.kind == "link" else culprit.subject
+    return printable(f"{subject}: {said}")
+
+
+def culprit_effect(culprit: Culprit) -> str:
+    """What the verdict does to nodes."""
+    return f"{culprit.node} is kept out of service" if culprit.node else "no node is taken out of service for it"
+
+
+def listed(items: Sequence[str], most: int = 6) -> str:
+    """Names as a person lists them: n1, n2 and n3; long lists end in a count."""
+    if len(items) > most:
+        return f"{', '.join(items[: most - 1])} and {len(items) - most + 1} more"
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def counted(count: int, noun: str) -> str:
+    """1 link, 2 links, 3 switches."""
+    ending = "" if count == 1 else "es" if noun.endswith(("s", "ch")) else "s"
+    return f"{count:,} {noun}{ending}"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """A number with three significant digits and no exponent: 0.0483, 1.23, 948."""
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.{digits}g}")
+    if abs(rounded) >= 10 ** (digits - 1):
+        return f"{rounded:.0f}"
+    return f"{rounded:.12f}".rstrip("0").rstrip(".")
+
+
+def seconds(value: float) -> str:
+    """A time span in the unit that reads best."""
+    if value < 0.001:
+        return f"{significant(value * 1e6)} µs"
+    if value < 1:
+        return f"{significant(value * 1e3)} ms"
+    if value < 120:
+        return f"{significant(value)} s"
+    minutes, rest = divmod(round(value), 60)
+    return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def gbps(value: float) -> str:
+    return f"{significant(value)} Gb/s"
+
+
+def percent(share: float) -> str:
+    """A share for people; below one per cent it must not read as nothing."""
+    return f"{share * 100:.0f} %" if share >= 0.01 or share == 0 else "< 1 %"
+
+
+def byte_size(value: int) -> str:
+    """Bytes in decimal units, as network sizes are given."""
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if value >= factor:
+            return f"{significant(value / factor)} {unit}"
+    return f"{value} B"
