@@ -1,0 +1,74 @@
+"""The thresholds of the verdict, each with the reason for its value."""
+
+from __future__ import annotations
+
+CLEAR = 0.85
+"""Share of the declared speed from which a reading exonerates: TCP payload on Ethernet is 0.94, noise takes the rest."""
+LOW = 0.80
+"""Share below which a reading speaks against a pair; between LOW and CLEAR it says nothing."""
+NAME_BELOW = 0.77
+"""Retests must be LOW one by one, and their median below this, before anybody is named."""
+RETESTS = 3
+"""Valid LOW retests before a name is given."""
+RETESTS_AT_MOST = 5
+"""Valid retests that still disagree after so many are INCONCLUSIVE."""
+GOOD_RETESTS = 2
+"""Good retests that clear a suspect: a lasting fault cannot give two."""
+VOIDS_AT_MOST = 6
+"""Voided retests (the control pair was low too) after which the fleet is too noisy to judge."""
+SPACING_S = 3.0
+"""Pause before a retest: about two rounds at 1 Gb/s, the length of a noise episode in simulation and in the lab."""
+CLUSTER_SHARE = 0.80
+"""More than this share of nodes never clear: the cluster is the suspect, not its nodes."""
+FLEET_ROUNDS = 3
+"""Further spaced rounds over all nodes before a cluster is named."""
+FLEET_EQUAL = 1.5
+"""Capacities of a cluster-wide fault lie within this factor, else it is several faults."""
+STEADY = 1.15
+"""Largest q90/q50 of the fleet's round medians in which a lasting cause is believed."""
+BUSY_IDLE_SHARE = 0.10
+"""Below this idle share of the processors the host is busy, and a slow reading proves nothing."""
+VOID_SHARE = 0.30
+"""A plan round with a share of low readings this far above the median round (and above this share) is void."""
+FAN_IN_VOTES = 2
+"""Lead in concordant fan-in measurements that decides between the node and its links."""
+FAN_IN_AT_MOST = 6
+FAN_IN_COMPARABLE = 0.3
+"""The weaker partner must bring this share of the stronger one, or two flows say no more than one."""
+
+COLLECTIVE_SLACK = 1.15
+"""All-reduce time ÷ the time that the slowest pair's bandwidth allows (2(n−1)/n · S ÷ bandwidth)."""
+COLLECTIVE_MIN_BYTES = 8_000_000
+"""Smaller messages are about latency; their bandwidth is shown, not judged."""
+SCALING_SLACK = 1.15
+"""Step time ÷ (computation + communication), and communication ÷ what the collective stage measured."""
+
+COMPUTE_SHARE = 0.85
+"""Solo throughput ÷ median of the peers' below which a node is a straggler."""
+CPU_SHARE = 0.90
+"""Own processor share ÷ median of the peers' below which the processor was withheld from the rank."""
+LOSS_FALL = 0.90
+"""Mean loss of the last quarter of steps ÷ of the first quarter, at most."""
+LOSS_TOLERANCE = 1e-3
+"""Relative difference to the single-process losses, same seed and data: float32 sums in another order give 1e-6–1e-4."""
+
+LATENCY_FACTOR = 5.0
+LATENCY_FLOOR_US = 2_000.0
+"""p50 limit: this factor over the better pairs, but never under this floor (a busy two-core host stays below 1 ms)."""
+TAIL_FACTOR = 10.0
+TAIL_FLOOR_US = 50_000.0
+"""p99 limit: a lost segment costs TCP's least retransmission time-out, 200 ms; scheduling costs less than 50 ms."""
+STALL = 0.30
+"""A repetition this far below the cell's median stalled."""
+TAIL_SHARE = 0.25
+"""Share of cells with a bad tail from which a node or link loses packets."""
+TAIL_CELLS = 3
+"""Cells with a bad tail that are needed to name anybody."""
+TAIL_ELSEWHERE = 0.05
+"""Share of bad tails among the pairs not concerned, at most: else the host is noisy."""
+TAIL_ROUNDS = 6
+"""Retest rounds spent on a bad tail."""
+
+MAJORITY = 0.50
+"""The same cause on more than this share of at least three nodes is not the nodes' own."""
+MAJORITY_NODES = 3
