@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from types import FrameType
+
+import pydantic
+
+_PACKAGE = Path(__file__).parent
+_OWN_CODE = frozenset(
+    str(_PACKAGE / name) for name in ("model.py", "errors.py", "complaints.py", "crosschecks.py", "words.py")
+)
+_PYDANTIC = str(Path(pydantic.__file__).parent)
 
 
 class InventoryError(SystemExit):
@@ -21,47 +30,50 @@ class InventoryError(SystemExit):
         self.message = str(self.code)
 
 
-class _HasErrors(Protocol):
-    def errors(self, *, include_url: bool = ...) -> list[Any]: ...
+@dataclass(frozen=True)
+class Place:
+    """Where in the user's inventory a part was written; two equal parts are equal wherever they stand."""
+
+    file: str = field(compare=False)
+    line: int = field(compare=False)
+
+    def __str__(self) -> str:
+        return f"{shown_path(self.file)}:{self.line}: " if self.file else ""
+
+
+class Mismatch(ValueError):
+    """Parts that do not fit together, and the place of the one to change."""
+
+    def __init__(self, message: str, place: Place | None = None) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+def shown_path(file: str) -> str:
+    """The path as a person would type it: below the current folder without that folder."""
+    path, here = Path(file), Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:
     """Say the valid names and the one most like `word`: `(did you mean "x"? valid: x, y)`."""
     names = sorted(valid)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.5)
     hint = f'did you mean "{close[0]}"? ' if close else ""
     return f"({hint}valid: {', '.join(names) or 'none'})"
 
 
-def place_in_inventory() -> str:
-    """The file and line of the user's inventory that is being executed, as `home.py:12: `, or an empty text."""
-    ours = Path(__file__).parent
-    frame = sys._getframe(1)
+def place_in_inventory() -> Place:
+    """The file and line that are being executed outside of this package's own code."""
+    for frame in _frames():
+        file = frame.f_code.co_filename
+        if file not in _OWN_CODE and not file.startswith(_PYDANTIC):
+            return Place(file, frame.f_lineno)
+    return Place("", 0)
+
+
+def _frames() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        file = Path(frame.f_code.co_filename)
-        if file not in (ours / "model.py", ours / "errors.py") and "pydantic" not in file.parts:
-            return f"{file.name}:{frame.f_lineno}: "
-        if frame.f_back is None:
-            break
+        yield frame
         frame = frame.f_back
-    return ""
-
-
-def one_line(kind: str, values: Mapping[str, Any], fields: Iterable[str], error: _HasErrors) -> str:
-    """Render pydantic's first complaint about a `kind` as one sentence in the words of the inventory."""
-    first = error.errors(include_url=False)[0]
-    more = len(error.errors(include_url=False)) - 1
-    where = ".".join(str(part) for part in first["loc"])
-    subject = kind if "name" not in values else f'{kind} "{values["name"]}"'
-    if first["type"] == "extra_forbidden":
-        text = f'{subject}: unknown field "{where}" {nearest(str(first["loc"][-1]), fields)}'
-    elif first["type"] == "missing":
-        text = f'{subject}: the field "{where}" is missing'
-    elif first["type"] == "literal_error":
-        valid = [part.strip(" '") for part in str(first["ctx"]["expected"]).replace(" or ", ", ").split(", ")]
-        text = f'{subject}: {where} = {first["input"]!r} is not known {nearest(str(first["input"]), valid)}'
-    elif first["type"] == "value_error":
-        text = f"{subject}: {where + ': ' if where else ''}{first['ctx']['error']}"
-    else:
-        text = f"{subject}: {where} = {first['input']!r}: {first['msg'][:1].lower()}{first['msg'][1:]}"
-    return text + (f" (and {more} more)" if more else "")

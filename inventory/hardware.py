@@ -6,7 +6,9 @@ import hashlib
 import json
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from inventory.errors import InventoryError
 
 
 class _Found(BaseModel):
@@ -68,10 +70,15 @@ class HardwareLock(_Found):
 
     @classmethod
     def load(cls, path: Path) -> HardwareLock:
-        """The lock at `path`; an empty one if there is no such file."""
+        """The lock at `path`; an empty one if there is no such file, InventoryError if it can't be read."""
         if not path.exists():
             return cls()
-        return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        try:
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except (ValidationError, ValueError, OSError) as error:
+            what = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            remedy = "restore it from git, or delete it and run deploys/discover.py"
+            raise InventoryError(f"{path}: this hardware lock can't be read ({what}); {remedy}") from None
 
     def save(self, path: Path) -> None:
         """Write then rename, so that a killed run leaves the old lock or the new one."""

@@ -1,0 +1,57 @@
+"""Stop a pyinfra run that would do nothing or the wrong thing in silence, before a host is contacted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from inventory.errors import InventoryError, nearest
+from inventory.loading import load_cluster
+from inventory.model import Cluster, Node
+
+
+def check_run(options: Mapping[str, Any]) -> None:
+    """Check pyinfra's parsed options; InventoryError in one line for what pyinfra itself would let pass.
+
+    pyinfra prints a traceback for a mistake in the file, and ends with status 0 if there is no host at all, if
+    `--limit` names nobody, or if an operation fails under `--no-wait`.
+    """
+    inventory = str(options.get("inventory") or "")
+    if not (inventory.endswith(".py") or Path(inventory).is_file()):
+        return  # hosts on the command line, such as @local: not one of our inventories
+    cluster = load_cluster(inventory)
+    if options.get("no_wait"):
+        raise InventoryError("--no-wait hides failures (pyinfra then ends with status 0); leave it out")
+    groups = {
+        Path(inventory).stem: cluster.nodes,  # pyinfra's own group: the file's name
+        "all": cluster.nodes,
+        "controller": (cluster.controller,),
+        "compute": cluster.compute_nodes,
+    }
+    limited = _chosen(cluster, groups, "--limit", options.get("limit") or ())
+    excluded = _chosen(cluster, groups, "--exclude", options.get("exclude") or ())
+    if not (limited or {node.name for node in cluster.nodes}) - excluded:
+        raise InventoryError("--limit and --exclude leave no node; name at least one")
+    _check_accept(cluster, options.get("data") or ())
+
+
+def _chosen(cluster: Cluster, groups: Mapping[str, Sequence[Node]], option: str, patterns: Iterable[str]) -> set[str]:
+    chosen: set[str] = set()
+    for pattern in patterns:
+        nodes = groups.get(pattern) or [node for node in cluster.nodes if fnmatch(node.name, pattern)]
+        if not nodes:
+            names = [*groups, *(node.name for node in cluster.nodes)]
+            raise InventoryError(f'{option}: no node or group "{pattern}" {nearest(pattern, names)}')
+        chosen |= {node.name for node in nodes}
+    return chosen
+
+
+def _check_accept(cluster: Cluster, data: Iterable[str]) -> None:
+    """`--data accept=NODE` accepts changed hardware: a misspelt node must not look accepted."""
+    for key, _, value in (one.partition("=") for one in data):
+        names = [node.name for node in cluster.nodes]
+        for name in value.split(",") if key == "accept" else ():
+            if name not in (*names, "all"):
+                raise InventoryError(f'--data accept: no node "{name}" {nearest(name, [*names, "all"])}')
