@@ -1,0 +1,18 @@
+"""Bring every machine to the declared state: the ordered list of roles."""
+
+from roles import base, firewall, hardware, secrets, slurm, training
+from roles.facts.site import fast_connection
+from roles.operations.barrier import barrier
+
+fast_connection()
+hardware.deploy()
+barrier(name="Hardware is known")
+base.deploy()
+barrier(name="Base is done")
+secrets.deploy()
+barrier(name="Secrets are there")
+firewall.deploy()
+barrier(name="Firewall is up")
+slurm.deploy()
+barrier(name="Slurm runs")
+training.deploy()

@@ -1,0 +1,108 @@
+"""The cluster's secrets: random, made on the first run, kept on the control machine in one file of mode 0600."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from inventory.errors import InventoryError
+
+CA_YEARS = 20
+
+
+class SecretStore:
+    """Reads secrets; makes and saves those that do not exist yet. Values never appear in its repr or in errors."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __repr__(self) -> str:
+        return f"SecretStore({self._path})"
+
+    def munge_key(self) -> str:
+        """The key all nodes share, as text (base64 of random bytes, without newline: munge takes any bytes)."""
+        return self._get("munge_key", lambda: base64.b64encode(secrets.token_bytes(96)).decode())
+
+    def ca(self) -> tuple[str, str]:
+        """The cluster's own certificate authority: (private key PEM, certificate PEM)."""
+        both = self._get("ca", _make_ca)
+        key, _, certificate = both.partition("\0")
+        return key, certificate
+
+    def _get(self, name: str, make: Callable[[], str]) -> str:
+        known = self._load()
+        if name not in known:
+            known[name] = make()
+            self._save(known)
+        return str(known[name])
+
+    def _load(self) -> dict[str, str]:
+        if not self._path.exists():
+            return {}
+        mode = self._path.stat().st_mode & 0o777
+        if mode & 0o077:
+            raise InventoryError(f"{self._path} holds secrets and has mode {mode:o}: chmod 600 {self._path}")
+        try:
+            known: dict[str, str] = json.loads(self._path.read_text(encoding="utf-8"))
+        except ValueError:
+            raise InventoryError(
+                f"{self._path} is damaged: restore it from a backup, or move it away to make new secrets on every node"
+            ) from None
+        return known
+
+    def _save(self, known: dict[str, str]) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        new = self._path.with_suffix(".new")
+        new.unlink(missing_ok=True)
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(known, file, indent=1, sort_keys=True)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self._path)
+
+
+def _make_ca() -> str:
+    """Key and certificate of a new certificate authority (ECDSA P-256), separated by a NUL."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "klaster cluster CA")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=365 * CA_YEARS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(
+            x509.KeyUsage(
+                digital_signature=True,
+                key_cert_sign=True,
+                crl_sign=True,
+                content_commitment=False,
+                key_encipherment=False,
+                data_encipherment=False,
+                key_agreement=False,
+                encipher_only=False,
+                decipher_only=False,
+            ),
+            critical=True,
+        )
+        .sign(key, hashes.SHA256())
+    )
+    key_pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+    return key_pem + "\0" + certificate.public_bytes(serialization.Encoding.PEM).decode()

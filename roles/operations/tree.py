@@ -1,0 +1,140 @@
+"""A tree of configuration files in one operation: compare by hash in one round trip, write what differs in another."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import shlex
+import tarfile
+import textwrap
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+from pyinfra.api.command import StringCommand
+from pyinfra.api.operation import operation
+from pyinfra.context import host
+
+from roles.facts.node_state import PENDING, FileState, NodeState, State
+
+NEW = ".klaster-new"
+"""Suffix of a file that is being written; renamed over the old one when it is complete."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file with its whole content. `triggers` are remembered on the node until `settle` has done them."""
+
+    path: str
+    content: str
+    mode: str = "644"
+    owner: str = "root"
+    group: str = "root"
+    triggers: tuple[str, ...] = ()
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Directory:
+    path: str
+    mode: str = "755"
+    owner: str = "root"
+    group: str = "root"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What must be there, and `absent` paths (files) that must not."""
+
+    files: tuple[File, ...] = ()
+    directories: tuple[Directory, ...] = ()
+    absent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Difference:
+    files: tuple[File, ...]
+    directories: tuple[Directory, ...]
+    absent: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.directories or self.absent)
+
+
+def differences(wanted: Tree, found: State) -> Difference:
+    """The parts of `wanted` that the node does not have as they should be."""
+    return Difference(
+        files=tuple(file for file in wanted.files if not _same_file(file, found.files.get(file.path))),
+        directories=tuple(d for d in wanted.directories if not _same_directory(d, found.files.get(d.path))),
+        absent=tuple(path for path in wanted.absent if path in found.files),
+    )
+
+
+def _same_file(file: File, found: FileState | None) -> bool:
+    return (
+        found is not None
+        and found.kind.startswith("regular")
+        and found.sha256 == file.sha256
+        and (found.mode, found.owner, found.group) == (file.mode, file.owner, file.group)
+    )
+
+
+def _same_directory(directory: Directory, found: FileState | None) -> bool:
+    return (
+        found is not None
+        and found.kind == "directory"
+        and (found.mode, found.owner, found.group) == (directory.mode, directory.owner, directory.group)
+    )
+
+
+def write_script(change: Difference) -> str:
+    """A shell script that makes the change; the files' contents come as a base64 tar on its standard input.
+
+    Contents never stand in a command line (secrets). Triggers are remembered before a file changes, so that a run
+    that dies in between is finished by the next one.
+    """
+    lines = ["set -e", "umask 022", f"mkdir -p {PENDING}"]
+    for directory in change.directories:
+        lines.append(
+            f"install -d -m {directory.mode} -o {shlex.quote(directory.owner)} -g {shlex.quote(directory.group)} "
+            + shlex.quote(directory.path)
+        )
+    if change.files:
+        lines.append("base64 -d | tar -x -p -m -C / -f -")
+    for trigger in dict.fromkeys(trigger for file in change.files for trigger in file.triggers):
+        lines.append(f": > {shlex.quote(f'{PENDING}/{trigger}')}")
+    lines += [f"mv -f -T {shlex.quote(file.path + NEW)} {shlex.quote(file.path)}" for file in change.files]
+    lines += [f"rm -f {shlex.quote(path)}" for path in change.absent]
+    return "\n".join(lines)
+
+
+def tar_of(files: tuple[File, ...]) -> str:
+    """The files as a base64 tar (lines of 76), each under its path with the suffix of an unfinished file."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for file in files:
+            data = file.content.encode()
+            member = tarfile.TarInfo(file.path.lstrip("/") + NEW)
+            member.size, member.mode = len(data), int(file.mode, 8)
+            member.uname, member.gname = file.owner, file.group
+            archive.addfile(member, io.BytesIO(data))
+    return "\n".join(textwrap.wrap(base64.b64encode(buffer.getvalue()).decode(), 76))
+
+
+@operation()
+def tree(plan: Callable[[], Tree]) -> Generator[StringCommand, None, None]:
+    """Bring files and directories to what `plan()` says; it is called when the operation runs, not before."""
+    wanted = plan()
+    paths = [f.path for f in wanted.files] + [d.path for d in wanted.directories] + list(wanted.absent)
+    found = host.get_fact(NodeState, paths=paths)
+    change = differences(wanted, found)
+    if not change:
+        host.noop(f"{len(paths)} paths are as they should be")
+        return
+    command = StringCommand("sh", "-c", shlex.quote(write_script(change)))
+    if change.files:
+        command.connector_arguments["_stdin"] = tar_of(change.files)
+    yield command

@@ -1,0 +1,185 @@
+"""Slurm, configless: one slurm.conf on the controller, munge everywhere, and quarantine for what is not certified."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from pyinfra.api.command import StringCommand
+from pyinfra.api.operation import operation
+from pyinfra.context import host
+
+from inventory.hardware import FoundNode, HardwareLock
+from inventory.loading import secrets_path
+from inventory.model import Cluster, Node
+from roles.facts import site
+from roles.facts.slurm import SlurmNodes, SlurmState
+from roles.operations.barrier import barrier
+from roles.operations.packages import packages
+from roles.operations.secret_store import SecretStore
+from roles.operations.settle import Unit, settle
+from roles.operations.template import render
+from roles.operations.tree import Directory, File, Tree, tree
+
+QUARANTINE = "klaster:quarantine:uncertified run=none"
+REGISTER_DEADLINE_S = 60
+
+
+@dataclass(frozen=True)
+class SlurmNode:
+    """One NodeName line, from the inventory and the hardware lock."""
+
+    name: str
+    address: str
+    found: FoundNode
+    gpus: int
+    memory_mib: int
+
+
+def wanted_packages(node: Node) -> tuple[str, ...]:
+    controller = ("slurmctld",) if "controller" in node.roles else ()
+    compute = ("slurmd",) if "compute" in node.roles else ()
+    return ("munge", "slurm-client", *controller, *compute)
+
+
+def slurm_nodes(cluster: Cluster, lock: HardwareLock) -> tuple[SlurmNode, ...]:
+    """The compute nodes whose hardware is known; a node that was never reached is not in Slurm yet."""
+    return tuple(
+        SlurmNode(
+            name=node.name,
+            address=node.address,
+            found=lock.nodes[node.name],
+            gpus=len(lock.nodes[node.name].gpus),
+            memory_mib=int(lock.nodes[node.name].memory_mib * cluster.slurm.memory_share),
+        )
+        for node in cluster.compute_nodes
+        if node.name in lock.nodes
+    )
+
+
+def with_cgroups(nodes: tuple[SlurmNode, ...]) -> bool:
+    """cgroup v2 confinement needs its memory controller on every node: one configuration serves all of them."""
+    return all("memory" in node.found.cgroup_controllers for node in nodes)
+
+
+def controller_plan(cluster: Cluster, lock: HardwareLock) -> Tree:
+    """slurm.conf, cgroup.conf and gres.conf on the controller; slurmd fetches them from there."""
+    nodes = slurm_nodes(cluster, lock)
+    values = {
+        "cluster": cluster,
+        "nodes": nodes,
+        "cgroups": with_cgroups(nodes),
+        "cpusets": all("cpuset" in node.found.cgroup_controllers for node in nodes),
+        "gpus": any(node.gpus for node in nodes),
+        "known": {node.name for node in nodes},
+    }
+    names = ("slurm.conf", "cgroup.conf", *(("gres.conf",) if values["gpus"] else ()))
+    files = tuple(
+        File(f"/etc/slurm/{name}", render("slurm", name, values), triggers=("reconfigure-slurm",)) for name in names
+    )
+    directories = (
+        Directory("/etc/slurm"),
+        Directory("/var/lib/slurm", "755", "slurm", "slurm"),
+        Directory("/var/lib/slurm/slurmctld", "700", "slurm", "slurm"),
+        Directory("/var/log/slurm", "755", "slurm", "slurm"),
+    )
+    return Tree(files, directories, () if values["gpus"] else ("/etc/slurm/gres.conf",))
+
+
+def compute_plan(cluster: Cluster, node: Node) -> Tree:
+    """slurmd's options: where the configuration is; a controller that computes has it on its own disk."""
+    values = {"cluster": cluster, "local": "controller" in node.roles}
+    return Tree(
+        files=(
+            File(
+                "/etc/default/slurmd", render("slurm", "slurmd.default", values), triggers=("restart-slurmd.service",)
+            ),
+            File(
+                "/etc/systemd/system/slurmd.service.d/50-klaster.conf",
+                render("slurm", "slurmd.service.conf", values),
+                triggers=("restart-slurmd.service",),
+            ),
+        ),
+        directories=(Directory("/var/lib/slurm/slurmd"), Directory("/var/log/slurm", "755", "slurm", "slurm")),
+    )
+
+
+def munge_plan(key: str) -> Tree:
+    return Tree(
+        files=(File("/etc/munge/munge.key", key, "400", "munge", "munge", triggers=("restart-munge.service",)),),
+        directories=(Directory("/etc/munge", "700", "munge", "munge"),),
+    )
+
+
+def quarantine_commands(lock: HardwareLock, found: SlurmState) -> list[str]:
+    """Drain each node without a certificate for the hardware it has; drains that are there already stay as they are."""
+    commands = []
+    for name, node in sorted(found.nodes.items()):
+        hardware = lock.nodes.get(name)
+        certified = hardware is not None and found.certified.get(name) == hardware.sha256
+        if not certified and "DRAIN" not in node.flags:
+            commands.append(
+                f"scontrol update NodeName={shlex.quote(name)} State=DRAIN Reason={shlex.quote(QUARANTINE)}"
+            )
+    return commands
+
+
+@operation()
+def quarantine() -> Generator[str, None, None]:
+    """On the controller: what is not certified takes no job."""
+    commands = quarantine_commands(site.lock(), host.get_fact(SlurmNodes))
+    if not commands:
+        host.noop("every node is certified or drained")
+    yield from commands
+
+
+@operation()
+def registered() -> Generator[StringCommand, None, None]:
+    """On the controller: verify that slurmd of every node this run reached has registered."""
+    reached = {other.name for other in host.state.inventory.get_active_hosts()} - {
+        h.name for h in host.state.failed_hosts
+    }
+    found = host.get_fact(SlurmNodes)
+    waiting = sorted(name for name, node in found.nodes.items() if name in reached and not node.registered)
+    if not waiting:
+        host.noop("every slurmd is registered")
+        return
+    names = shlex.quote(",".join(waiting))
+    check = f"scontrol show nodes -o {names} | grep -cE 'State=[A-Z+]*(NOT_RESPONDING|UNKNOWN|DOWN)|State=[A-Z+]*[*]'"
+    yield StringCommand(
+        "sh",
+        "-c",
+        shlex.quote(
+            f'n=0; while [ "$({check})" != 0 ]; do n=$((n+1)); if [ "$n" -ge {REGISTER_DEADLINE_S} ]; then '
+            f"echo 'slurmd did not register within {REGISTER_DEADLINE_S} s:' >&2; sinfo -N -l >&2; exit 1; fi; "
+            "sleep 1; done"
+        ),
+    )
+
+
+def deploy() -> None:
+    node = site.node()
+    controller, compute = "controller" in node.roles, "compute" in node.roles
+    packages(name="Install munge and Slurm", wanted=wanted_packages(node))
+    tree(
+        name="Hand out the munge key",
+        plan=lambda: munge_plan(SecretStore(secrets_path(host.data.inventory_file)).munge_key()),
+    )
+    settle(name="Run munge", units=(Unit("munge.service"),))
+    barrier(name="munge runs everywhere")
+    if controller:
+        tree(name="Configure the controller", plan=lambda: controller_plan(site.cluster(), site.lock()))
+        settle(
+            name="Run slurmctld",
+            units=(Unit("slurmctld.service"),),
+            actions={"reconfigure-slurm": "! systemctl is-active -q slurmctld || scontrol reconfigure"},
+        )
+        quarantine(name="Quarantine nodes without a certificate")
+    barrier(name="The controller runs")
+    if compute:
+        tree(name="Configure slurmd", plan=lambda: compute_plan(site.cluster(), site.node()))
+        settle(name="Run slurmd", units=(Unit("slurmd.service"),))
+    barrier(name="slurmd runs everywhere")
+    if controller:
+        registered(name="Wait until every slurmd is registered")
