@@ -1,0 +1,150 @@
+"""Bring the lab up, take it down; both converge from any half-done state."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from inventory.loading import load_cluster
+from inventory.model import Cluster
+from lab import cgroup, holder, network
+from lab.apt import machine_mirrors
+from lab.cache import cache_url, start_cache, stop_cache
+from lab.errors import CommandFailed, LabError
+from lab.image import build_image
+from lab.node import NodeFiles, is_running, make_key, start_node, stop_node
+from lab.plan import NodePlan, Plan, make_plan
+from lab.process import run
+from lab.ssh import ssh_command
+
+MARKER = ".klaster-lab"
+"""In a state folder that the lab made: only such a folder is ever removed."""
+
+Say = Callable[[str], None]
+
+
+def up(inventory_file: str, say: Say) -> Plan:
+    """Start what is missing of the inventory's lab and wait until every node answers ssh, booted."""
+    cluster = load_cluster(inventory_file)
+    plan = make_plan(cluster)
+    with holder.locked():
+        held = holder.own_holder()
+        if held and not _grows(held.load_cluster(), cluster):
+            raise LabError(
+                f"the lab is up with {held.inventory_file} as it was at {held.since}: run `bin/lab down` first"
+            )
+        state = _claim_state_folder(plan, fresh=held is None)
+        holder.claim(inventory_file, cluster)
+        mirrors = machine_mirrors(dict(os.environ))
+        network.connect(plan)
+        start_cache(plan, mirrors, state / "cache")
+        image = build_image(cache_url(plan), mirrors, say)
+        _make_keys(cluster, plan)
+        shared = tuple(storage.path for storage in cluster.storage)
+        for path in shared:
+            (state / "shared" / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
+        missing = [node for node in plan.nodes if not is_running(state, node.name)]
+        for node in missing:
+            network.plug_node(plan, node)
+            start_node(plan, node, image, mirrors, shared)
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            list(pool.map(lambda node: _wait_for(plan, node), plan.nodes))
+    return plan
+
+
+def _grows(old: Cluster, new: Cluster) -> bool:
+    """True if the lab of `new` is the one of `old`, or that plus further nodes at the end."""
+    before, after = make_plan(old), make_plan(new)
+    return (
+        (before.bridges, before.state_dir, old.storage) == (after.bridges, after.state_dir, new.storage)
+        and after.nodes[: len(before.nodes)] == before.nodes
+    )
+
+
+def _claim_state_folder(plan: Plan, *, fresh: bool) -> Path:
+    state = Path(plan.state_dir)
+    if state.is_dir() and any(state.iterdir()) and not (state / MARKER).exists():
+        raise LabError(f"{state} is not empty and not the lab's: choose another state_dir in the inventory")
+    if fresh:
+        _clear(plan, state)  # what a restart of the machine left
+    state.mkdir(parents=True, exist_ok=True)
+    (state / MARKER).touch()
+    holder.give_to_caller(state, state / MARKER)
+    return state
+
+
+def _make_keys(cluster: Cluster, plan: Plan) -> None:
+    state = Path(plan.state_dir)
+    make_key(state / "id_ed25519", "klaster-lab")
+    known = []
+    for node in plan.nodes:
+        host_key = NodeFiles(state, node.name).host_key
+        make_key(host_key, node.name)
+        public = " ".join(Path(f"{host_key}.pub").read_text().split()[:2])
+        known.append(f"{node.name},{node.address} {public}\n")
+    known_hosts = state / "known_hosts"
+    known_hosts.write_text("".join(known))
+    holder.give_to_caller(state / "id_ed25519", state / "id_ed25519.pub", known_hosts)
+
+
+def _wait_for(plan: Plan, node: NodePlan, timeout_s: float = 90) -> None:
+    """Wait until a node lets us in over ssh and says that it has booted."""
+    state = Path(plan.state_dir)
+    deadline = time.monotonic() + timeout_s
+    ask = ssh_command(plan, node, ["systemctl", "is-system-running", "--wait", "||", "true"], connect_timeout_s=2)
+    while True:
+        try:
+            if run(ask, timeout_s=30).strip() in ("running", "degraded"):
+                return
+        except CommandFailed as error:
+            last = str(error)
+        else:
+            last = "still booting"
+        if not is_running(state, node.name) or time.monotonic() > deadline:
+            console = NodeFiles(state, node.name).console
+            words = console.read_text(errors="replace")[-600:] if console.exists() else ""
+            raise LabError(f"{node.name} does not come up: {last}; its console ({console}): {words}")
+        time.sleep(0.1)
+
+
+def down(say: Say) -> bool:
+    """Take the lab away without a trace but the caches; False if there was none."""
+    with holder.locked():
+        held = holder.own_holder()
+        if held is None and not network.our_namespaces():
+            return False
+        if held is None:
+            raise LabError(
+                f"namespaces {', '.join(network.our_namespaces())} are there but nobody holds the lab: "
+                "run `bin/lab up`, then `bin/lab down`"
+            )
+        plan = make_plan(held.load_cluster())
+        _clear(plan, Path(plan.state_dir))
+        holder.release()
+    return True
+
+
+def _clear(plan: Plan, state: Path) -> None:
+    """End the lab's processes, then its network, then its files."""
+    folder = state / "nodes"
+    names = {node.name for node in plan.nodes} | ({p.name for p in folder.iterdir()} if folder.is_dir() else set())
+    for name in sorted(names):
+        stop_node(state, name)
+    stop_cache(state / "cache")
+    network.disconnect(plan.cidrs)
+    cgroup.remove()
+    _unmount_below(state)
+    if (state / MARKER).exists():
+        shutil.rmtree(state)
+
+
+def _unmount_below(state: Path) -> None:
+    """Nothing of ours is mounted here (nodes mount in their own namespace); a person's own mount must not be emptied."""
+    inside = f"{state}/"
+    mounted = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    if below := [where for where in mounted if where.startswith(inside)]:
+        raise LabError(f"{', '.join(below)} is mounted inside the lab's state folder: unmount it, then run again")

@@ -1,0 +1,117 @@
+"""One node: a full-system container with its own root, identity, processes and network namespace."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from pathlib import Path
+
+from lab import cgroup
+from lab.apt import Mirrors
+from lab.cache import apt_lines, cache_url
+from lab.image import SUITE
+from lab.network import NETNS
+from lab.plan import NodePlan, Plan
+from lab.process import end, launch, recorded, run, with_argument
+
+# The nodes share this machine's kernel: they must not set its clock, load modules, restart it or read its log.
+DROPPED = "CAP_SYS_TIME,CAP_SYS_MODULE,CAP_SYS_BOOT,CAP_SYSLOG"
+# The overlay is mounted in a mount namespace of the container's own, so that it can't outlive the container.
+BOOT = """
+set -e
+root=$1 lower=$2 upper=$3 work=$4 cgroups=$5
+shift 5
+mount -t overlay overlay -o "lowerdir=$lower,upperdir=$upper,workdir=$work" "$root"
+for file in $cgroups; do echo $$ > "$file"; done
+exec "$@"
+"""
+
+
+class NodeFiles:
+    """Every path of a node below the lab's state folder."""
+
+    def __init__(self, state: Path, name: str) -> None:
+        self.folder = state / "nodes" / name
+        self.root = self.folder / "root"
+        self.upper = self.folder / "upper"
+        self.work = self.folder / "work"
+        self.record = self.folder / "process.json"
+        self.console = self.folder / "console.log"
+        self.host_key = state / "host_keys" / name
+
+    @property
+    def argument(self) -> str:
+        """The word by which a container of this node is known in the process table."""
+        return f"--directory={self.root}"
+
+
+def is_running(state: Path, name: str) -> bool:
+    return recorded(NodeFiles(state, name).record) is not None
+
+
+def start_node(plan: Plan, node: NodePlan, image: Path, mirrors: Mirrors, shared: tuple[str, ...]) -> None:
+    """Boot a node that isn't running; its files are as it left them, or bare when it is new."""
+    state = Path(plan.state_dir)
+    files = NodeFiles(state, node.name)
+    end(with_argument(files.argument))  # one that an interrupted `up` had no time to record
+    if not (files.folder / "ready").exists():
+        _furnish(plan, node, files, mirrors)
+    shutil.rmtree(files.work, ignore_errors=True)
+    for path in (files.root, files.work):
+        path.mkdir(parents=True, exist_ok=True)
+    argv = ["env", "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1", "SYSTEMD_NSPAWN_API_VFS_WRITABLE=network"]
+    argv += ["systemd-nspawn", "--boot", "--quiet", files.argument, f"--machine={node.netns}"]
+    argv += [f"--hostname={node.name}", f"--network-namespace-path={NETNS / node.netns}"]
+    argv += ["--register=no", "--console=read-only", "--resolv-conf=off", "--timezone=off", "--link-journal=no"]
+    argv += ["--capability=all", f"--drop-capability={DROPPED}", "--system-call-filter=@keyring bpf"]
+    argv += [f"--bind={device}" for device in ("/dev/fuse", "/dev/net/tun") if Path(device).exists()]
+    argv += [f"--bind={state / 'shared' / path.lstrip('/')}:{path}" for path in shared]
+    if cgroup.is_by_hand():
+        argv.append("--keep-unit")
+    folders = [str(files.root), str(image), str(files.upper), str(files.work)]
+    groups = " ".join(str(path) for path in cgroup.make(node.name))
+    wrapper = ["unshare", "--mount", "--propagation", "private", "sh", "-c", BOOT, "boot", *folders, groups]
+    with files.console.open("ab") as log:
+        launch([*wrapper, *argv], files.record, log)
+
+
+def _furnish(plan: Plan, node: NodePlan, files: NodeFiles, mirrors: Mirrors) -> None:
+    """What makes a node this node, laid over the image: name, keys, where its packages come from."""
+    shutil.rmtree(files.folder, ignore_errors=True)
+    state = Path(plan.state_dir)
+    etc = files.upper / "etc"
+    for path in (etc / "ssh", etc / "apt", files.upper / "root" / ".ssh"):
+        path.mkdir(parents=True, exist_ok=True)
+    (files.upper / "root").chmod(0o700)
+    (files.upper / "root" / ".ssh").chmod(0o700)
+    (etc / "hostname").write_text(f"{node.name}\n")
+    (etc / "machine-id").write_text(f"{uuid.uuid4().hex}\n")
+    (etc / "hosts").write_text(f"127.0.0.1\tlocalhost\n127.0.1.1\t{node.name}\n::1\tlocalhost\n")  # as Debian's installer
+    (etc / "apt" / "sources.list").write_text("\n".join(apt_lines(cache_url(plan), SUITE, mirrors)) + "\n")
+    shutil.copy(state / "id_ed25519.pub", files.upper / "root" / ".ssh" / "authorized_keys")
+    for suffix, mode in (("", 0o600), (".pub", 0o644)):
+        target = etc / "ssh" / f"ssh_host_ed25519_key{suffix}"
+        shutil.copy(f"{files.host_key}{suffix}", target)
+        target.chmod(mode)
+    (files.folder / "ready").touch()
+
+
+def make_key(path: Path, comment: str) -> None:
+    """An ed25519 key pair at `path` unless it is there; made elsewhere and renamed, so that a half one never counts."""
+    if path.exists() and Path(f"{path}.pub").exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.new")
+    for old in (new, Path(f"{new}.pub")):
+        old.unlink(missing_ok=True)
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(new)])
+    Path(f"{new}.pub").rename(f"{path}.pub")
+    new.rename(path)
+
+
+def stop_node(state: Path, name: str) -> None:
+    """End a node at once, as a power cut would: its processes die with their pid namespace."""
+    files = NodeFiles(state, name)
+    pid = recorded(files.record)
+    end({*with_argument(files.argument), *([pid] if pid else [])})
+    cgroup.remove(name)
