@@ -1,0 +1,168 @@
+"""Verdicts on a node's names, clock and network interfaces."""
+
+from __future__ import annotations
+
+from validation.checks.node import (
+    Finding,
+    Subject,
+    addresses,
+    answer,
+    failed,
+    inconclusive,
+    not_applicable,
+    output,
+    passed,
+    problem,
+)
+
+CLOCK_LIMIT_S = 1.0
+"""munge refuses at 300 s, certificates earlier; a node kept by a time daemon is within milliseconds."""
+INVENTORY = "inventory"
+
+
+def host_name(subject: Subject) -> Finding:
+    found = answer(subject.probe, "system")["hostname"]
+    if found == subject.name:
+        return passed(found, subject.name, INVENTORY)
+    remedy = f"run the deploy again, or on the node: hostnamectl set-hostname {subject.name}"
+    return failed(found, subject.name, INVENTORY, "host-name", remedy)
+
+
+def name_resolution(subject: Subject) -> Finding:
+    """Every node's name must give its declared address here; its own must not be a loopback address."""
+    required = "every node's name gives its declared address"
+    if why := problem(subject.probe, "names"):
+        return failed(why, required, INVENTORY, "name-resolution", "look at /etc/hosts and /etc/nsswitch.conf")
+    found = subject.fleet.probes[subject.name]["names"]["ok"]
+    wrong = []
+    for node in subject.cluster.nodes:
+        got = found.get(node.name, [])
+        if node.address not in got or any(address.startswith("127.") for address in got):
+            itself = " (itself)" if node.name == subject.name else ""
+            wrong.append(f"{node.name}{itself} gives {', '.join(got) or 'nothing'}, declared {node.address}")
+    if not wrong:
+        return passed(f"{len(subject.cluster.nodes)} names right", required, INVENTORY)
+    remedy = "correct /etc/hosts on the node (the deploy writes it): ranks would tell each other the wrong address"
+    return failed("; ".join(wrong[:3]), required, INVENTORY, "name-resolution", remedy, evidence="; ".join(wrong))
+
+
+def resolver(subject: Subject) -> Finding:
+    """A name server that is listed must answer; a cluster without DNS lists none."""
+    found = answer(subject.probe, "resolver")
+    servers: dict[str, float | str] = found["servers"]
+    if not servers:
+        return not_applicable("no name server in /etc/resolv.conf")
+    dead = [f"{server}: {said.removeprefix('error: ')}" for server, said in servers.items() if isinstance(said, str)]
+    required = "each name server of /etc/resolv.conf answers within 1 s"
+    if not dead:
+        return passed(", ".join(f"{server} in {said} ms" for server, said in servers.items()), required, "resolv.conf")
+    remedy = "start that name server or take it out of /etc/resolv.conf: each look-up waits for it"
+    return failed("; ".join(dead), required, "/etc/resolv.conf of the node", "dns", remedy)
+
+
+def clock_offset(subject: Subject) -> Finding:
+    clock = subject.fleet.clocks.get(subject.name)
+    if clock is None:
+        return inconclusive("not measured", "run again", f"≤ {CLOCK_LIMIT_S:g} s", "control machine's clock")
+    measured = f"{clock.offset_s:+.3f} s (± {clock.round_trip_s / 2:.3f} s)"
+    required = f"within {CLOCK_LIMIT_S:g} s"
+    if abs(clock.offset_s) - clock.round_trip_s / 2 <= CLOCK_LIMIT_S:
+        return passed(measured, required, "control machine's clock")
+    others = [other for name, other in subject.fleet.clocks.items() if name != subject.name]
+    if others and all(abs(other.offset_s - clock.offset_s) < CLOCK_LIMIT_S for other in others):
+        # All nodes agree with each other: one cause, the control machine's own clock, and no node is to blame.
+        remedy = "set this control machine's clock: all nodes agree with each other and differ from it"
+        return inconclusive(measured, remedy, required, "control machine's clock", cause="control-clock")
+    remedy = "start chrony on the node and look at: chronyc tracking; chronyc sources"
+    return failed(measured, required, "control machine's clock", "clock", remedy)
+
+
+def time_daemon(subject: Subject) -> Finding:
+    """A stopped daemon is advice as long as the clock is right; clock-offset fails otherwise."""
+    required = "chronyd answers and follows a source"
+    try:
+        fields = output(subject.probe, "time").strip().split(",")
+    except Exception as error:
+        if "not there" in str(error):
+            raise
+        return passed("chronyd does not answer", required, "field-notes", advice=_time_advice(subject, str(error)))
+    reference, stratum = (fields[1] or fields[0]), fields[2]
+    if stratum == "0" or fields[-1] == "Not synchronised":
+        advice = "chronyd follows no source: the clock will drift; look at: chronyc sources"
+        return passed("not synchronised", required, "field-notes", advice=advice)
+    return passed(f"follows {reference}, stratum {stratum}", required, "field-notes")
+
+
+def _time_advice(subject: Subject, why: str) -> str:
+    return f"systemctl enable --now chrony on {subject.name}: its clock is right today, it will drift ({why})"
+
+
+def interface(subject: Subject) -> Finding:
+    """The declared address is on an interface, and traffic to each peer leaves from it."""
+    required = f"{subject.node.address} on an interface, and used towards every peer"
+    held = addresses(subject.probe)
+    missing = [
+        str(link.address)
+        for link in (subject.cluster.link(subject.node), *subject.node.links)
+        if link.address and link.address not in held
+    ]
+    if missing:
+        measured = f"no interface has {', '.join(missing)}; found {', '.join(held)}"
+        remedy = "give the interface its declared address, or correct the inventory"
+        return failed(measured, required, INVENTORY, "address", remedy)
+    sources: dict[str, str] = answer(subject.probe, "sources")
+    wrong = {peer: source for peer, source in sources.items() if source != subject.node.address}
+    if wrong:
+        measured = "; ".join(f"to {peer} from {source} ({held.get(source, '?')})" for peer, source in wrong.items())
+        remedy = "correct the routes (ip route get ADDRESS): traffic to these peers takes another interface"
+        return failed(measured, required, INVENTORY, "route", remedy)
+    return passed(f"{subject.interface} has {subject.node.address}", required, INVENTORY)
+
+
+def mtu(subject: Subject) -> Finding:
+    link = subject.cluster.link(subject.node)
+    name = subject.interface
+    if not name:
+        return inconclusive(
+            "no interface has the declared address", "see check interface", f"MTU {link.mtu}", INVENTORY
+        )
+    found = answer(subject.probe, "interfaces")[name]["mtu"]
+    measured, required = f"{name} has MTU {found}", f"MTU {link.mtu}"
+    if found == str(link.mtu):
+        return passed(measured, required, INVENTORY)
+    remedy = f"on the node: ip link set {name} mtu {link.mtu} (and make it permanent), or declare mtu={found}"
+    return failed(measured, required, INVENTORY, "mtu", remedy)
+
+
+def link_speed(subject: Subject) -> Finding:
+    """What the NIC negotiated against what is declared; virtual interfaces say nothing that can be believed."""
+    declared_gbps = subject.cluster.link(subject.node).speed_gbps or 0.0
+    found = answer(subject.probe, "interfaces").get(subject.interface)
+    if not found or not found["physical"]:
+        return not_applicable(f"{subject.interface or 'no interface'} is not a physical interface: it reports no speed")
+    speed = found["speed"]
+    if not speed.lstrip("-").isdigit() or int(speed) <= 0:
+        return inconclusive("the driver reports no speed", "see: ethtool", f"{declared_gbps:g} Gb/s", INVENTORY)
+    measured, required = f"{subject.interface} at {int(speed) / 1000:g} Gb/s", f"≥ {declared_gbps:g} Gb/s"
+    if int(speed) < declared_gbps * 1000:
+        remedy = "change the cable or switch port (a bad pair makes a link fall back), or correct the declared speed"
+        return failed(measured, required, INVENTORY, "link-speed", remedy)
+    faster = int(speed) > declared_gbps * 1000
+    advice = "the NIC is faster than declared; bandwidth is judged by the declared speed" if faster else ""
+    return passed(measured, required, INVENTORY, advice=advice)
+
+
+def decoy_interfaces(subject: Subject) -> Finding:
+    """Further interfaces with an address, which collectives might choose unless they are told otherwise."""
+    ours = {link.address for link in subject.node.links} | {subject.node.address}
+    held = addresses(subject.probe)
+    others = sorted({name for address, name in held.items() if address not in ours and not address.startswith("127.")})
+    others = [name for name in others if name != subject.interface]
+    required = "no other interface with an address, or runs pinned to the right one"
+    if not others:
+        return passed("none", required, "field-notes")
+    advice = (
+        f"{', '.join(others)} could be chosen by mistake; this run is pinned to {subject.interface}; for your own "
+        f"runs: export NCCL_SOCKET_IFNAME=={subject.interface} GLOO_SOCKET_IFNAME={subject.interface}"
+    )
+    return passed(", ".join(others), required, "field-notes", advice=advice)

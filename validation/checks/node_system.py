@@ -1,0 +1,233 @@
+"""Verdicts on a node's hardware, disks, limits, versions and packages."""
+
+from __future__ import annotations
+
+from validation.checks.node import (
+    Finding,
+    ProbeError,
+    Subject,
+    answer,
+    failed,
+    gib,
+    inconclusive,
+    mounts,
+    not_applicable,
+    odd_one_out,
+    output,
+    passed,
+    problem,
+    process_limit,
+)
+from validation.model import Outcome
+
+MEMORY_TOLERANCE = 0.05
+"""Firmware updates move MemTotal by a little; a lost module is more."""
+DISK_PATHS = ("/", "/tmp", "/var")  # noqa: S108 - looked at, not written
+FREE_BYTES, FREE_SHARE, FREE_INODES_SHARE = 2**30, 0.05, 0.02
+NOFILE = 65_536
+"""Open files of a job: data loaders with many workers and shards run out at the usual 1024."""
+SHARED_MEMORY_BYTES = 2**30
+LOCK = "hardware lock"
+
+
+def hardware(subject: Subject) -> Finding:
+    """Cores and memory as the lock says; unknown hardware is never a pass."""
+    locked = subject.locked
+    if locked is None:
+        remedy = "run the deploy again: it discovers and locks the hardware"
+        return inconclusive("this node is not in the hardware lock", remedy, "a locked node", LOCK)
+    system = answer(subject.probe, "system")
+    memory_mib = system["memory"].get("MemTotal", 0) / 1024
+    measured = f"{system['cpus']} processors, {memory_mib:.0f} MiB"
+    required = f"{locked.cpus} processors, {locked.memory_mib} MiB ± {MEMORY_TOLERANCE:.0%}"
+    remedy = (
+        "a part was lost or changed: look for it (dmidecode, lscpu); if it was you, accept it with deploys/discover.py"
+    )
+    if system["cpus"] != locked.cpus:
+        return failed(measured, required, LOCK, "processors", remedy)
+    if abs(memory_mib - locked.memory_mib) > MEMORY_TOLERANCE * locked.memory_mib:
+        return failed(measured, required, LOCK, "memory", remedy)
+    return passed(measured, required, LOCK)
+
+
+def gpus(subject: Subject) -> Finding:
+    """Count and model as declared, each card the locked one by UUID; a driver that does not answer is the finding."""
+    locked = subject.locked.gpus if subject.locked else ()
+    if not subject.node.gpus and not locked:
+        return not_applicable("no GPU declared or locked")
+    required = f"{max(subject.node.gpu_count, len(locked))} GPUs"
+    why = problem(subject.probe, "gpus")
+    if "no answer" in why:
+        return failed(
+            why, required, "inventory", "driver-hangs", "reboot the node; dmesg | grep -i xid", culprit_kind="gpu"
+        )
+    found = answer(subject.probe, "gpus")
+    cards = {card["uuid"]: card for card in found["gpus"]}
+    lost = [f"{gpu.model} at {gpu.bus_id}" for gpu in locked if gpu.uuid not in cards]
+    measured = f"{len(cards)} GPUs" + (f"; missing {', '.join(lost)}" if lost else "")
+    wrong = [card["name"] for card in cards.values() if card["name"] not in {gpu.model for gpu in subject.node.gpus}]
+    if lost or len(cards) < subject.node.gpu_count:
+        evidence = found["stderr"] or found["stdout"]
+        remedy = "reseat the card and its power; dmesg | grep -i xid; nvidia-smi -q"
+        culprit = f"GPU {', '.join(gpu.bus_id for gpu in locked if gpu.uuid not in cards)} of {subject.name}"
+        return failed(
+            measured, required, LOCK, "gpu-lost", remedy, evidence=evidence, culprit_kind="gpu", culprit=culprit
+        )
+    if wrong:
+        remedy = "correct the inventory, or put the declared card in"
+        return failed(", ".join(wrong), required, "inventory", "gpu-model", remedy, culprit_kind="gpu")
+    if not locked:
+        return inconclusive(measured, "run deploys/discover.py to lock the cards", required, LOCK)
+    return passed(measured, required, LOCK)
+
+
+def disk_space(subject: Subject) -> Finding:
+    """Free space and inodes of the places that jobs and packages write to."""
+    required = f"free: {gib(FREE_BYTES)} (or {FREE_SHARE:.0%} of a small disk) and {FREE_INODES_SHARE:.0%} of inodes"
+    seen, short = [], []
+    for path in DISK_PATHS:
+        found = answer(subject.probe, f"filesystem:{path}")
+        enough = min(FREE_BYTES, FREE_SHARE * found["total_bytes"])
+        seen.append(f"{path} {gib(found['free_bytes'])}")
+        if found["read_only"]:
+            short.append((f"{path} is read-only", "disk-read-only"))
+        elif found["free_bytes"] < enough:
+            short.append((f"{path} has {gib(found['free_bytes'])} free", "disk-full"))
+        elif found["files"] and found["files_free"] < FREE_INODES_SHARE * found["files"]:
+            short.append((f"{path} has {found['files_free']} of {found['files']} inodes free", "inodes-full"))
+    if not short:
+        return passed("free: " + ", ".join(seen), required, "default")
+    measured, cause = "; ".join(text for text, _ in short), short[0][1]
+    remedy = "find what fills it: du -xh / | sort -h | tail; journalctl --vacuum-size=200M; apt-get clean"
+    return failed(measured, required, "default", cause, remedy)
+
+
+def storage_mounts(subject: Subject) -> Finding:
+    """Each declared storage is a mount of the declared type and answers; an empty folder looks fine otherwise."""
+    wanted = [storage for storage in subject.cluster.storage if set(storage.on) & set(subject.node.roles)]
+    if not wanted:
+        return not_applicable("no storage declared for this node")
+    required = ", ".join(f"{s.path} mounted{f' as {s.fstype}' if s.fstype else ''}" for s in wanted)
+    found = mounts(subject.probe)
+    for storage in wanted:
+        if why := problem(subject.probe, f"filesystem:{storage.path}"):
+            if storage.path in found:
+                remedy = "its server does not answer: look at the server first, then unmount (umount -f -l) and mount"
+                service = f"storage {storage.path}"
+                return failed(
+                    why, required, "inventory", "storage-stale", remedy, culprit_kind="service", culprit=service
+                )
+            return failed(f"{storage.path} is not there", required, "inventory", "mount", "mount it; see /etc/fstab")
+        if storage.path not in found:
+            measured = f"{storage.path} is a folder, not a mount"
+            return failed(measured, required, "inventory", "mount", f"mount it: mount {storage.path}; see /etc/fstab")
+        fstype = found[storage.path][0]
+        if storage.fstype and fstype != storage.fstype:
+            remedy = "mount the declared file system, or correct the inventory"
+            return failed(f"{storage.path} is {fstype}", required, "inventory", "mount-type", remedy)
+    return passed(", ".join(f"{s.path} is {found[s.path][0]}" for s in wanted), required, "inventory")
+
+
+def limits(subject: Subject) -> Finding:
+    """Limits of a job: it inherits slurmd's; without one, those of an ssh session."""
+    if not subject.computes:
+        return not_applicable("no job runs here")
+    found = answer(subject.probe, "limits")
+    from_slurmd = process_limit(found["slurmd"], "Max open files")
+    context = "slurmd's own, which jobs inherit" if from_slurmd else "ssh session (slurmd is not running)"
+    nofile = from_slurmd[0] if from_slurmd else float(found["session"]["nofile"][0])
+    memlock = process_limit(found["slurmd"], "Max locked memory")
+    locked = memlock[0] if memlock else float(found["session"]["memlock"][0])
+    unlimited = locked in (float("inf"), -1.0)
+    measured = f"open files {nofile:.0f}, locked memory {'unlimited' if unlimited else f'{locked / 1024:.0f} KiB'}"
+    rdma = bool(answer(subject.probe, "infiniband"))
+    required = f"open files ≥ {NOFILE}" + (", locked memory unlimited (RDMA)" if rdma else "")
+    if nofile < NOFILE and from_slurmd:
+        return failed(measured, required, context, "limits", "set LimitNOFILE=131072 in a drop-in of slurmd.service")
+    if not unlimited and rdma:
+        return failed(measured, required, context, "limits", "set LimitMEMLOCK=infinity in a drop-in of slurmd.service")
+    advice = "" if unlimited else "locked memory is limited: fine without RDMA, InfiniBand would need it unlimited"
+    return passed(measured, required, context, advice=advice)
+
+
+def shared_memory(subject: Subject) -> Finding:
+    total = answer(subject.probe, "system")["memory"].get("MemTotal", 0) * 1024
+    needed = min(SHARED_MEMORY_BYTES, total / 2)
+    size = answer(subject.probe, "filesystem:/dev/shm")["total_bytes"]
+    required = f"≥ {gib(needed)}"
+    if size >= needed:
+        return passed(gib(size), required, "NCCL and data loaders keep their buffers there")
+    remedy = "mount -o remount,size=50% /dev/shm, and look for its line in /etc/fstab"
+    return failed(gib(size), required, "NCCL and data loaders keep their buffers there", "shared-memory", remedy)
+
+
+def versions(subject: Subject) -> Finding:
+    """torch, numpy, Python and Slurm as the peers have them; another kernel is advice (a reboot is due somewhere)."""
+    fleet = {name: _versions(subject.fleet.subject(name)) for name in subject.fleet.probes}
+    mine = fleet[subject.name]
+    measured = ", ".join(f"{what} {version}" for what, version in mine.items() if version)
+    required = "the same as the other nodes"
+    if subject.computes and not mine["torch"]:
+        return failed("torch is not installed", "torch", "training", "torch-missing", "run the deploy again")
+    undecided = []
+    for what in ("torch", "numpy", "python", "slurm"):
+        peers = {name: found[what] for name, found in fleet.items() if found[what]}
+        other = odd_one_out(peers, subject.name)
+        if other:
+            remedy = f"bring {what} to {other} on {subject.name}: run the deploy again, look for held packages"
+            return failed(f"{what} {mine[what]}", f"{what} {other}", "majority of the nodes", "consistency", remedy)
+        if other == "":
+            undecided.append(f"{what}: " + ", ".join(f"{name} {version}" for name, version in sorted(peers.items())))
+    if undecided:
+        remedy = "the nodes differ and no majority says who is right: bring them to one version"
+        return inconclusive("; ".join(undecided), remedy, required, "peers", cause="consistency")
+    kernels = {name: found["kernel"] for name, found in fleet.items()}
+    differs = odd_one_out(kernels, subject.name) is not None
+    advice = f"kernels differ ({', '.join(sorted(set(kernels.values())))}): reboot into one" if differs else ""
+    return passed(measured, required, "peers", advice=advice)
+
+
+def _versions(subject: Subject) -> dict[str, str]:
+    found = answer(subject.probe, "versions")
+    try:
+        slurm = output(subject.probe, "slurm_version").split()[-1]
+    except ProbeError:
+        slurm = ""
+    return {**found, "slurm": slurm, "kernel": answer(subject.probe, "system")["kernel"]}
+
+
+def packages(subject: Subject) -> Finding:
+    complaints = output(subject.probe, "packages").strip()
+    if not complaints:
+        return passed("none half-configured", "none half-configured", "dpkg --audit")
+    names = [line.split()[0] for line in complaints.splitlines() if line.startswith(" ") and line.strip()]
+    remedy = "on the node: dpkg --configure -a; apt-get -f install"
+    measured = f"half-configured: {', '.join(names) or complaints.splitlines()[0]}"
+    return failed(measured, "none half-configured", "dpkg --audit", "packages", remedy, evidence=complaints)
+
+
+def identity(subject: Subject) -> Finding:
+    """uids of the service accounts and of declared users: a file written on one node is read on another."""
+    mine: dict[str, list[object] | None] = answer(subject.probe, "accounts")
+    declared = {user.name: user.uid for user in subject.cluster.users}
+    for name, uid in declared.items():
+        found = mine.get(name)
+        if found and found[0] != uid:
+            remedy = f"usermod -u {uid} {name} on the node, then chown what it owns"
+            return failed(f"{name} has uid {found[0]}", f"uid {uid}", "inventory", "identity", remedy)
+    for account in (name for name in mine if name not in declared):
+        uids = {
+            name: str(probe["accounts"]["ok"][account][0])
+            for name, probe in subject.fleet.probes.items()
+            if probe.get("accounts", {}).get("ok", {}).get(account)
+        }
+        other = odd_one_out(uids, subject.name)
+        if other:
+            remedy = f"usermod -u {other} {account} on the node, then chown what it owns"
+            measured = f"{account} has uid {uids[subject.name]}"
+            return failed(measured, f"uid {other}", "majority of the nodes", "identity", remedy)
+        if other == "":
+            remedy = "the nodes differ and no majority says who is right"
+            return Finding(Outcome.INCONCLUSIVE, f"uid of {account} differs: {uids}", cause="identity", remedy=remedy)
+    present = [f"{name} {found[0]}" for name, found in mine.items() if found]
+    return passed(", ".join(present) or "no such account", "one uid for an account", "peers")

@@ -1,0 +1,131 @@
+"""Ask every node everything the node stage needs, side by side over one connection a node, and keep it as one file."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from inventory.hardware import HardwareLock
+from inventory.model import DEPLOY_ACCOUNT, Cluster, Node
+from validation.checks.node import Clock, Gathered, Probe
+from validation.checks.node_services import ASKED
+from validation.checks.node_system import DISK_PATHS
+from validation.remote import Remote, RemoteError
+from validation.slurm_state import SlurmNode
+
+PROBE = Path(__file__).parent / "payloads" / "probe.py"
+PROBE_TIMEOUT_S = 12.0
+"""Each of its questions has 4 s of its own; forking them costs 1–2 s on a slow machine."""
+CLOCK_READINGS = 3
+SERVICE_ACCOUNTS = ("slurm", "munge", DEPLOY_ACCOUNT)
+
+
+def gather(
+    cluster: Cluster,
+    lock: HardwareLock,
+    remotes: Mapping[str, Remote],
+    unreachable: Mapping[str, str],
+    slurm: Mapping[str, SlurmNode] | None,
+) -> Gathered:
+    """Everything that the checks judge; a node that does not answer has a reason instead of a probe."""
+    probes: dict[str, Probe] = {}
+    no_probe: dict[str, str] = {}
+    clocks: dict[str, Clock] = {}
+
+    def one(name: str) -> None:
+        try:
+            clocks[name] = read_clock(remotes[name])
+            probes[name] = ask(cluster, cluster.node(name), remotes[name])
+        except RemoteError as error:
+            no_probe[name] = str(error)
+
+    with ThreadPoolExecutor(max_workers=max(1, min(32, len(remotes)))) as pool:
+        list(pool.map(one, remotes))
+        order = [node.name for node in cluster.nodes if node.name in probes]
+        munge = exchange_credentials(cluster, {name: probes[name] for name in order}, remotes, pool)
+    return Gathered(
+        cluster=cluster,
+        lock=lock,
+        probes={name: probes[name] for name in order},
+        unreachable=dict(unreachable),
+        no_probe=no_probe,
+        clocks=clocks,
+        munge=munge,
+        slurm=slurm,
+    )
+
+
+def questions(cluster: Cluster, node: Node) -> dict[str, Any]:
+    """What the probe is asked on `node`."""
+    storage = [storage.path for storage in cluster.storage if set(storage.on) & set(node.roles)]
+    return {
+        "names": [other.name for other in cluster.nodes],
+        "peers": {other.name: other.address for other in cluster.nodes if other.name != node.name},
+        "paths": list(dict.fromkeys([*DISK_PATHS, "/dev/shm", *storage])),  # noqa: S108 - looked at, not written
+        "services": list(ASKED),
+        "accounts": [*SERVICE_ACCOUNTS, *(user.name for user in cluster.users)],
+        "venv": cluster.training.venv if cluster.training.source != "debian" else "",
+    }
+
+
+def ask(cluster: Cluster, node: Node, remote: Remote) -> Probe:
+    """Run the probe on one node; RemoteError if it gives no document."""
+    command = remote.sudo(f"python3 - {shlex.quote(json.dumps(questions(cluster, node)))}")
+    done = remote.run(command, timeout_s=PROBE_TIMEOUT_S, stdin=PROBE.read_bytes())
+    try:
+        found = json.loads(done.stdout)
+    except ValueError:
+        lines = done.stderr.strip().splitlines()
+        raise RemoteError(
+            f"the probe ended with status {done.status}: {lines[-1] if lines else 'no message'}"
+        ) from None
+    assert isinstance(found, dict)
+    return found
+
+
+def read_clock(remote: Remote) -> Clock:
+    """The node's clock against ours at the midpoint of the quickest of some exchanges."""
+    readings = []
+    for _ in range(CLOCK_READINGS):
+        began, wall = time.monotonic(), time.time()
+        done = remote.run("date +%s.%N", timeout_s=5)
+        took = time.monotonic() - began
+        try:
+            readings.append(Clock(float(done.stdout) - (wall + took / 2), took))
+        except ValueError:
+            raise RemoteError(f"{remote.name}: `date` gave {done.stdout[:40]!r}") from None
+    return min(readings, key=lambda reading: reading.round_trip_s)
+
+
+def exchange_credentials(
+    cluster: Cluster, probes: Mapping[str, Probe], remotes: Mapping[str, Remote], pool: ThreadPoolExecutor
+) -> dict[str, dict[str, str]]:
+    """Each node's credential decoded by the controller (by the first node, if it is not there) and the reverse."""
+    credentials = {
+        name: str(probe["munge"]["ok"]["stdout"])
+        for name, probe in probes.items()
+        if probe.get("munge", {}).get("ok", {}).get("status") == 0
+    }
+    if len(credentials) < 2:
+        return {}
+    head = cluster.controller.name
+    hub = head if head in credentials else next(iter(credentials))
+    pairs = [pair for name in credentials if name != hub for pair in ((name, hub), (hub, name))]
+
+    def decode(pair: tuple[str, str]) -> str:
+        source, target = pair
+        try:
+            done = remotes[target].run("unmunge", timeout_s=5, stdin=credentials[source].encode())
+        except RemoteError as error:
+            return str(error)
+        return "" if done.ok else (done.stderr or done.stdout).strip().splitlines()[-1]
+
+    found: dict[str, dict[str, str]] = {}
+    for (source, target), said in zip(pairs, pool.map(decode, pairs), strict=True):
+        found.setdefault(source, {})[target] = said
+    return found

@@ -1,0 +1,297 @@
+"""Answer everything the node stage asks of one node, as one JSON document on stdout (standard library only).
+
+Launch: python3 - '{"peers": {...}, ...}' < probe.py        (the questions are one JSON argument; see `main`)
+
+Every question runs in a child process of its own with its own deadline, all side by side: a dead name server, a
+stale mount or a hanging nvidia-smi costs its own answer only. An answer is {"ok": …} or {"error": "…"}.
+"""
+
+import csv
+import grp
+import json
+import os
+import platform
+import pwd
+import re
+import resource
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from importlib import metadata
+
+SYSCTLS = ("fs.file-max", "kernel.pid_max", "net.core.rmem_max", "net.core.wmem_max", "vm.overcommit_memory")
+
+
+# --- asking with a deadline --------------------------------------------------------------------------------------
+
+
+class Question:
+    """A function that runs in a forked child, in its own session, until its answer or its deadline."""
+
+    def __init__(self, function, deadline_s):
+        self.deadline = time.monotonic() + deadline_s
+        self.deadline_s = deadline_s
+        self.pipe, end = os.pipe()
+        self.received = b""
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.setsid()
+            os.close(self.pipe)
+            # Without our stdout: a child that can't be killed (D state) must not keep the connection open.
+            null = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (0, 1, 2):
+                os.dup2(null, descriptor)
+            try:
+                answer = {"ok": function()}
+            except FileNotFoundError as error:
+                answer = {"error": f"not there: {error.filename}"}
+            except BaseException as error:
+                answer = {"error": f"{type(error).__name__}: {error}"}
+            with os.fdopen(end, "wb") as out:
+                out.write(json.dumps(answer).encode())
+            os._exit(0)
+        os.close(end)
+
+    def answer(self):
+        """The answer so far: the child's, or that its time is over."""
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, os.WNOHANG)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+        try:
+            return json.loads(self.received)
+        except ValueError:
+            return {"error": f"no answer in {self.deadline_s:g} s"}
+
+
+def ask_all(questions, deadline_s=4.0):
+    """Ask all at once; {name: answer}, complete after the longest deadline at the latest."""
+    asked = {name: Question(function, deadline_s) for name, function in questions.items()}
+    open_pipes = {question.pipe: question for question in asked.values()}
+    while open_pipes:
+        left = min(question.deadline for question in open_pipes.values()) - time.monotonic()
+        ready, _, _ = select.select(list(open_pipes), [], [], max(0.0, left))
+        for pipe in ready:
+            data = os.read(pipe, 1 << 16)
+            open_pipes[pipe].received += data
+            if not data:
+                del open_pipes[pipe]
+        now = time.monotonic()
+        open_pipes = {pipe: question for pipe, question in open_pipes.items() if question.deadline > now}
+    return {name: question.answer() for name, question in asked.items()}
+
+
+def command(*words, stdin=""):
+    """Status and output of a program; FileNotFoundError if it is not there."""
+    found = subprocess.run(words, input=stdin, capture_output=True, text=True, env=environment())
+    return {"status": found.returncode, "stdout": found.stdout, "stderr": found.stderr[-2000:]}
+
+
+def environment():
+    return {**os.environ, "LC_ALL": "C", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+
+
+def text(path):
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+# --- the questions -----------------------------------------------------------------------------------------------
+
+
+def system():
+    os_release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', text("/etc/os-release"), re.M))
+    return {
+        "hostname": socket.gethostname(),
+        "os": os_release.get("PRETTY_NAME", ""),
+        "kernel": platform.release(),
+        "boot_id": text("/proc/sys/kernel/random/boot_id").strip(),
+        "uptime_s": float(text("/proc/uptime").split()[0]),
+        "load": os.getloadavg(),
+        "cpus": os.cpu_count(),
+        "memory": {k: int(v) for k, v in re.findall(r"^(\w+):\s+(\d+) kB", text("/proc/meminfo"), re.M)},
+        "sysctl": {name: sysctl(name) for name in SYSCTLS},
+    }
+
+
+def sysctl(name):
+    try:
+        return text("/proc/sys/" + name.replace(".", "/")).strip()
+    except OSError as error:
+        return f"not there: {error.strerror}"
+
+
+def names(wanted):
+    """Addresses as this node resolves them; the node's own names too."""
+    found = {}
+    for name in wanted:
+        try:
+            rows = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+            found[name] = sorted({row[4][0] for row in rows})
+        except OSError as error:
+            found[name] = [f"error: {error}"]
+    return found
+
+
+def resolver():
+    """Ask every name server of resolv.conf one question itself: milliseconds to any answer, or what went wrong."""
+    config = text("/etc/resolv.conf")
+    servers = re.findall(r"^\s*nameserver\s+(\S+)", config, re.M)
+    query = b"\x4b\x4c\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x01"
+    answers = {}
+    for server in servers[:3]:
+        family = socket.AF_INET6 if ":" in server else socket.AF_INET
+        began = time.monotonic()
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as link:
+                link.settimeout(1.0)
+                link.connect((server.split("%")[0], 53))
+                link.send(query)
+                link.recv(512)
+                answers[server] = round((time.monotonic() - began) * 1000, 1)
+        except OSError as error:
+            answers[server] = f"error: {error}"
+    return {"config": config, "servers": answers}
+
+
+def sources(peers):
+    """The address this node would send from to reach each peer: tells which interface the traffic takes."""
+    found = {}
+    for name, address in peers.items():
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
+            try:
+                link.connect((address, 9))
+                found[name] = link.getsockname()[0]
+            except OSError as error:
+                found[name] = f"error: {error}"
+    return found
+
+
+def interfaces():
+    found = {}
+    for name in sorted(os.listdir("/sys/class/net")):
+        base = f"/sys/class/net/{name}/"
+        found[name] = {"physical": os.path.exists(base + "device"), "bridge": os.path.exists(base + "bridge")}
+        for field in ("mtu", "speed", "operstate", "carrier_changes", "statistics/rx_errors", "statistics/tx_errors"):
+            try:
+                found[name][field] = text(base + field).strip()
+            except OSError:  # speed of a link that is down or virtual
+                found[name][field] = ""
+    return found
+
+
+def filesystem(path):
+    stat = os.statvfs(path)
+    return {
+        "total_bytes": stat.f_blocks * stat.f_frsize,
+        "free_bytes": stat.f_bavail * stat.f_frsize,
+        "files": stat.f_files,
+        "files_free": stat.f_favail,
+        "read_only": bool(stat.f_flag & os.ST_RDONLY),
+    }
+
+
+def limits():
+    """Soft and hard limits of this session, and slurmd's own, which a job inherits."""
+    kinds = {"nofile": resource.RLIMIT_NOFILE, "memlock": resource.RLIMIT_MEMLOCK, "nproc": resource.RLIMIT_NPROC}
+    session = {name: resource.getrlimit(kind) for name, kind in kinds.items()}
+    pid = command("systemctl", "show", "-p", "MainPID", "--value", "slurmd.service")["stdout"].strip()
+    slurmd = text(f"/proc/{pid}/limits") if pid.isdigit() and pid != "0" else ""
+    return {"session": session, "slurmd": slurmd}
+
+
+def versions(venv):
+    """Versions from package metadata: importing torch would cost seconds and some 300 MiB."""
+    if not os.path.exists(f"{venv}/bin/python"):
+        venv = ""  # the distribution's packages then
+    path = [f"{venv}/lib/{name}/site-packages" for name in os.listdir(f"{venv}/lib")] if venv else sys.path
+    found = {dist.metadata["Name"].lower(): dist.version for dist in metadata.distributions(path=path)}
+    python = command(f"{venv}/bin/python", "-V")["stdout"].split()[-1] if venv else platform.python_version()
+    return {"python": python, "torch": found.get("torch", ""), "numpy": found.get("numpy", "")}
+
+
+def disks():
+    found = {}
+    for name in sorted(os.listdir("/sys/block")):
+        if not re.match(r"(loop|ram|zram|sr|fd|dm-|nbd|md)", name):
+            found[name] = int(text(f"/sys/block/{name}/size")) * 512 // 2**30
+    return found
+
+
+def gpus():
+    fields = ("index", "name", "uuid", "memory.total", "pci.bus_id")
+    found = command("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
+    rows = csv.reader(found["stdout"].splitlines(), skipinitialspace=True)
+    found["gpus"] = [dict(zip(fields, row)) for row in rows] if found["status"] == 0 else []
+    return found
+
+
+def accounts(wanted):
+    """uid and gid of the accounts that must be the same everywhere; None where there is no such account."""
+    found = {}
+    for name in wanted:
+        try:
+            entry = pwd.getpwnam(name)
+            found[name] = [entry.pw_uid, entry.pw_gid, grp.getgrgid(entry.pw_gid).gr_name]
+        except KeyError:
+            found[name] = None
+    return found
+
+
+def munge():
+    """A credential for the other nodes to decode, and this node's own round trip."""
+    credential = command("munge", "-n")
+    credential["decoded"] = command("unmunge", stdin=credential["stdout"]) if credential["status"] == 0 else None
+    return credential
+
+
+def infiniband():
+    return sorted(os.listdir("/sys/class/infiniband")) if os.path.isdir("/sys/class/infiniband") else []
+
+
+def main():
+    """Questions: {"names": […], "peers": {name: address}, "paths": […], "services": […], "accounts": […], "venv": ""}."""
+    asked = json.loads(sys.argv[1])
+    began = time.monotonic()
+    questions = {
+        "system": system,
+        "names": lambda: names(asked["names"]),
+        "resolver": resolver,
+        "sources": lambda: sources(asked["peers"]),
+        "interfaces": interfaces,
+        "addresses": lambda: command("ip", "-j", "-4", "address", "show"),
+        "routes": lambda: command("ip", "-j", "-4", "route", "show", "default"),
+        "services": lambda: command(
+            "systemctl", "show", "-p", "Id,LoadState,ActiveState,SubState,UnitFileState,NRestarts", *asked["services"]
+        ),
+        "failed_units": lambda: command("systemctl", "list-units", "--failed", "--plain", "--no-legend"),
+        "time": lambda: command("chronyc", "-n", "-c", "tracking"),
+        "mounts": lambda: text("/proc/self/mounts"),
+        "limits": limits,
+        "versions": lambda: versions(asked["venv"]),
+        "slurm_version": lambda: command("scontrol", "-V"),
+        "slurm_ping": lambda: command("scontrol", "ping"),
+        "munge": munge,
+        "packages": lambda: command("dpkg", "--audit"),
+        "disks": disks,
+        "gpus": gpus,
+        "cgroup": lambda: text("/sys/fs/cgroup/cgroup.controllers").split(),
+        "infiniband": infiniband,
+        "accounts": lambda: accounts(asked["accounts"]),
+    }
+    for path in asked["paths"]:
+        questions[f"filesystem:{path}"] = lambda path=path: filesystem(path)
+    answers = ask_all(questions)
+    answers["probe"] = {"ok": {"format": 1, "seconds": round(time.monotonic() - began, 2)}}
+    json.dump(answers, sys.stdout, sort_keys=True)
+    sys.stdout.flush()
+    # A child in D state can't be reaped; leave without waiting for it.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
