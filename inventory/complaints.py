@@ -24,6 +24,8 @@ _EXPECTED = {
     "bool_type": "True or False",
     "string_type": "a text in quotes",
 }
+_MEANING_HELPS = ("missing", "too_short", *_LIMITS, *_EXPECTED)
+"""Complaints that say more with the meaning of the field."""
 
 
 def explain(kind: str, values: Mapping[str, Any], fields: Mapping[str, FieldInfo], error: ValidationError) -> str:
@@ -33,10 +35,13 @@ def explain(kind: str, values: Mapping[str, Any], fields: Mapping[str, FieldInfo
     if not first["loc"]:
         return f"{subject}: {first['ctx']['error'] if 'ctx' in first else first['msg']}"
     name = str(first["loc"][0])
+    if len(first["loc"]) > 1 and isinstance(values.get(name), BaseModel):
+        # A part alone where several belong: pydantic walks through its fields instead of calling it no tuple.
+        first = {**first, "type": "tuple_type", "input": values[name], "loc": (name,)}
     where = name + "".join(f"[{part}]" for part in first["loc"][1:])
     text = _SENTENCES.get(first["type"], _other)(first, where, fields)
-    about = fields[name].description if name in fields else None
-    return f"{subject}: {text}" + (f" ({about.rstrip('.')})" if about and first["type"] != "value_error" else "")
+    about = fields[name].description if name in fields and first["type"] in _MEANING_HELPS else None
+    return f"{subject}: {text}" + (f" ({about.rstrip('.')})" if about else "")
 
 
 def _likeliest(complaints: list[Any]) -> Any:
@@ -80,7 +85,7 @@ def _wrong_type(first: Any, where: str, _fields: Mapping[str, FieldInfo]) -> str
 
 def _out_of_range(first: Any, where: str, fields: Mapping[str, FieldInfo]) -> str:
     key, words = _LIMITS[first["type"]]
-    return f"{where} = {_shown(first['input'])} {words} {first['ctx'][key]}{_range(where, fields)}"
+    return f"{where} = {_shown(first['input'])} {words} {first['ctx'][key]:g}{_range(where, fields)}"
 
 
 def _other(first: Any, where: str, _fields: Mapping[str, FieldInfo]) -> str:

@@ -58,8 +58,9 @@ def shown_path(file: str) -> str:
 def nearest(word: str, valid: Iterable[str]) -> str:
     """Say the valid names and the one most like `word`: `(did you mean "x"? valid: x, y)`."""
     names = sorted(valid)
-    close = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.5)
-    hint = f'did you mean "{close[0]}"? ' if close else ""
+    by_lower_case = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(word.lower(), by_lower_case, n=1, cutoff=0.6)
+    hint = f'did you mean "{by_lower_case[close[0]]}"? ' if close else ""
     return f"({hint}valid: {', '.join(names) or 'none'})"
 
 

@@ -62,7 +62,7 @@ def _check_groups(path: Path, cluster: Cluster, found: Mapping[str, Any]) -> Non
     """pyinfra takes every list and tuple at the top of the file for a group of hosts: only ours may be there."""
     groups = cluster.groups(str(path))
     if any(found.get(name) != group for name, group in groups.items()):
-        place = Place(str(path), len(path.read_text(encoding="utf-8").splitlines()))
+        place = Place(str(path), len(path.read_text(encoding="utf-8").rstrip().splitlines()))
         raise InventoryError(f"{place}the last line must be {LAST_LINE}; without it pyinfra would find no node")
     if path.stem in (node.name for node in cluster.nodes):
         raise InventoryError(f'{path}: a node is named "{path.stem}" like this file, and pyinfra\'s group; rename one')
@@ -88,7 +88,9 @@ def _sentence(error: Exception, path: Path) -> str:
 def _unknown_name(name: str) -> str:
     if name in _vocabulary():
         return f'"{name}" is not imported; add it to the line "from inventory.model import …"'
-    return f'unknown name "{name}" {nearest(name, _vocabulary())}'
+    if name == "CLUSTER":
+        return "CLUSTER is missing; the file must define CLUSTER = Cluster(…)"
+    return f'unknown name "{name}" {nearest(name, _vocabulary())}; a text needs quotes'
 
 
 def _wrong_cluster(error: Exception, path: Path) -> str | None:
@@ -122,9 +124,10 @@ def _own_frames(trace: TracebackType | None, path: Path) -> Iterator[TracebackTy
 
 
 def _line_of(path: Path, name: str) -> int:
-    """The line where a name is given its value; the first line if there is none."""
+    """The last line where a name is given its value; the first line of the file if there is none."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    return next((number for number, line in enumerate(lines, 1) if line.startswith(name)), 1)
+    found = [number for number, line in enumerate(lines, 1) if re.match(rf"{re.escape(name)}\s*[:=]", line)]
+    return found[-1] if found else 1
 
 
 def beside(inventory_file: str, suffix: str) -> Path:
