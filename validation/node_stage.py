@@ -38,6 +38,7 @@ def judge_nodes(
     ]
     root = str(TESTS.parent.parent)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *_path()]), "PYTEST_ADDOPTS": ""}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # other plugins that happen to be installed cost a second
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment, cwd=root)
         try:

@@ -173,17 +173,13 @@ def mounts(probe: Probe) -> dict[str, tuple[str, str]]:
     return found
 
 
-def process_limit(text: str, row: str) -> tuple[float, float] | None:
-    """Soft and hard limit of one row of /proc/PID/limits (`Max open files  1024  524288  files`)."""
+def process_limit(text: str, row: str) -> float:
+    """The soft limit of one row of /proc/PID/limits (`Max open files  1024  524288  files`); ProbeError without it."""
     for line in text.splitlines():
         if line.startswith(row):
-            soft, hard = line[len(row) :].split()[:2]
-            return _limit(soft), _limit(hard)
-    return None
-
-
-def _limit(word: str) -> float:
-    return float("inf") if word in ("unlimited", "-1") else float(word)
+            word = line[len(row) :].split()[0]
+            return float("inf") if word == "unlimited" else float(word)
+    raise ProbeError(f"limits: no row {row!r}")
 
 
 def odd_one_out(values: Mapping[str, str], name: str) -> str | None:

@@ -133,16 +133,15 @@ def limits(subject: Subject) -> Finding:
     if not subject.computes:
         return not_applicable("no job runs here")
     found = answer(subject.probe, "limits")
-    from_slurmd = process_limit(found["slurmd"], "Max open files")
-    context = "slurmd's own, which jobs inherit" if from_slurmd else "ssh session (slurmd is not running)"
-    nofile = from_slurmd[0] if from_slurmd else float(found["session"]["nofile"][0])
-    memlock = process_limit(found["slurmd"], "Max locked memory")
-    locked = memlock[0] if memlock else float(found["session"]["memlock"][0])
-    unlimited = locked in (float("inf"), -1.0)
+    slurmd_runs = bool(found["slurmd"])
+    context = "slurmd's own, which jobs inherit" if slurmd_runs else "ssh session (slurmd is not running)"
+    source = found["slurmd"] or found["session"]
+    nofile, locked = process_limit(source, "Max open files"), process_limit(source, "Max locked memory")
+    unlimited = locked == float("inf")
     measured = f"open files {nofile:.0f}, locked memory {'unlimited' if unlimited else f'{locked / 1024:.0f} KiB'}"
     rdma = bool(answer(subject.probe, "infiniband"))
     required = f"open files ≥ {NOFILE}" + (", locked memory unlimited (RDMA)" if rdma else "")
-    if nofile < NOFILE and from_slurmd:
+    if nofile < NOFILE and slurmd_runs:
         return failed(measured, required, context, "limits", "set LimitNOFILE=131072 in a drop-in of slurmd.service")
     if not unlimited and rdma:
         return failed(measured, required, context, "limits", "set LimitMEMLOCK=infinity in a drop-in of slurmd.service")

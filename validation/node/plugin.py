@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import testinfra  # type: ignore[import-untyped]
 
 from validation.checks.node import Finding, Gathered, ProbeError, Subject
 from validation.model import NodeCheckRecord, Outcome
@@ -76,6 +75,8 @@ _HOSTS: dict[str, Any] = {}
 @pytest.fixture(scope="session")
 def host(gathered: Gathered, node_name: str) -> Any:
     """testinfra's host of the node, connected as the inventory says; one connection a node."""
+    import testinfra  # type: ignore[import-untyped]  # costs 0.3 s, and most runs have no test that asks for it
+
     if node_name not in _HOSTS:
         _HOSTS[node_name] = testinfra.get_host(**connection(gathered, node_name))
     return _HOSTS[node_name]
@@ -107,10 +108,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report: pytest.TestReport = result.get_result()
     parameters = getattr(item, "callspec", None)
     node = parameters.params.get("node_name") if parameters else None
-    if node is None or report.when == "teardown" or (report.when == "setup" and report.passed):
+    if not isinstance(node, str) or report.when == "teardown" or (report.when == "setup" and report.passed):
         return
     error = call.excinfo.value if call.excinfo else None
-    record = to_record(str(node), check_name(item), item.stash.get(FINDING, None), error, report.outcome)
+    record = to_record(node, check_name(item), item.stash.get(FINDING, None), error, report.outcome)
     with Path(item.config.getoption("--klaster-records")).open("a", encoding="utf-8") as file:
         file.write(record.model_dump_json() + "\n")
 

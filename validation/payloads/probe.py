@@ -6,21 +6,18 @@ Every question runs in a child process of its own with its own deadline, all sid
 stale mount or a hanging nvidia-smi costs its own answer only. An answer is {"ok": …} or {"error": "…"}.
 """
 
-import csv
 import grp
 import json
 import os
 import platform
 import pwd
 import re
-import resource
 import select
 import signal
 import socket
 import subprocess
 import sys
 import time
-from importlib import metadata
 
 SYSCTLS = ("fs.file-max", "kernel.pid_max", "net.core.rmem_max", "net.core.wmem_max", "vm.overcommit_memory")
 
@@ -196,16 +193,16 @@ def filesystem(path):
 
 
 def limits():
-    """Soft and hard limits of this session, and slurmd's own, which a job inherits."""
-    kinds = {"nofile": resource.RLIMIT_NOFILE, "memlock": resource.RLIMIT_MEMLOCK, "nproc": resource.RLIMIT_NPROC}
-    session = {name: resource.getrlimit(kind) for name, kind in kinds.items()}
+    """Limits of this session, and slurmd's own, which a job inherits; both as /proc/PID/limits has them."""
     pid = command("systemctl", "show", "-p", "MainPID", "--value", "slurmd.service")["stdout"].strip()
     slurmd = text(f"/proc/{pid}/limits") if pid.isdigit() and pid != "0" else ""
-    return {"session": session, "slurmd": slurmd}
+    return {"session": text("/proc/self/limits"), "slurmd": slurmd}
 
 
 def versions(venv):
     """Versions from package metadata: importing torch would cost seconds and some 300 MiB."""
+    from importlib import metadata  # not part of the smallest Pythons
+
     if not os.path.exists(f"{venv}/bin/python"):
         venv = ""  # the distribution's packages then
     path = [f"{venv}/lib/{name}/site-packages" for name in os.listdir(f"{venv}/lib")] if venv else sys.path
@@ -225,8 +222,8 @@ def disks():
 def gpus():
     fields = ("index", "name", "uuid", "memory.total", "pci.bus_id")
     found = command("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
-    rows = csv.reader(found["stdout"].splitlines(), skipinitialspace=True)
-    found["gpus"] = [dict(zip(fields, row)) for row in rows] if found["status"] == 0 else []
+    rows = found["stdout"].splitlines() if found["status"] == 0 else []
+    found["gpus"] = [dict(zip(fields, row.split(", "))) for row in rows]
     return found
 
 
