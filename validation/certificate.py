@@ -122,7 +122,7 @@ def _culprit(culprit: Culprit) -> CulpritEntry:
     return CulpritEntry(
         kind=culprit.kind,
         subject=printable(culprit.subject),
-        cause=culprit.cause,
+        cause=printable(culprit.cause),
         sentence=culprit_sentence(culprit),
         evidence=tuple(printable(line) for line in culprit.evidence),
         remedy=printable(culprit.remedy),
@@ -137,7 +137,7 @@ def _short(value: float | None) -> float | None:
 
 
 def _direction(found: Direction) -> DirectionEntry:
-    error = found.error or ("data arrived other than it was sent" if found.corrupt else "")
+    error = found.error or ("data arrived other than it was sent" if found.verified is False else "")
     return DirectionEntry(
         src=found.src,
         dst=found.dst,
@@ -146,6 +146,7 @@ def _direction(found: Direction) -> DirectionEntry:
         share=_short(found.share),
         latency_p50_us=_short(found.latency_p50_us),
         latency_p99_us=_short(found.latency_p99_us),
+        verified=found.verified,
         error=printable(error),
     )
 
@@ -169,7 +170,7 @@ def _link(a: str, b: str, data: RunData, checks: Sequence[CheckEntry]) -> LinkEn
 
 
 def _plainly_good(link: LinkEntry) -> bool:
-    fast = all((d.share or 0.0) >= CLEAR_SHARE and not d.error for d in link.directions)
+    fast = all((d.share or 0.0) >= CLEAR_SHARE and d.verified for d in link.directions)
     return fast and link.verdict in (None, Outcome.PASS)
 
 
@@ -190,6 +191,8 @@ def _node(name: str, data: RunData, judgement: Judgement, checks: Sequence[Check
     return NodeEntry(
         verdict=judgement.nodes[name],
         hardware_sha256=found.sha256 if found else None,
+        send_gbps=_short(data.sends_gbps(name)),
+        receive_gbps=_short(data.receives_gbps(name)),
         slowest=_direction(slowest) if slowest else None,
         step_seconds=_short(times[len(times) // 2]) if times else None,
         checks=tuple(checks),

@@ -27,6 +27,7 @@ class DirectionEntry(Frozen):
     share: float | None = Field(description="Measured ÷ declared.")
     latency_p50_us: float | None
     latency_p99_us: float | None
+    verified: bool | None = Field(description="Whether every byte arrived as sent; None: nothing to verify.")
     error: str
 
 
@@ -42,6 +43,8 @@ class LinkEntry(Frozen):
 class NodeEntry(Frozen):
     verdict: Outcome = Field(description="Decides alone whether the node is put in or kept out of service.")
     hardware_sha256: str | None
+    send_gbps: float | None = Field(description="Median over partners.")
+    receive_gbps: float | None = Field(description="Median over partners.")
     slowest: DirectionEntry | None = Field(description="Its slowest measured direction.")
     step_seconds: float | None = Field(description="Its median step in the largest distributed training.")
     checks: tuple[CheckEntry, ...]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
-from statistics import median
+from statistics import median, median_high
 
 from inventory.model import Cluster
 from validation.model import (
@@ -38,8 +38,8 @@ class Direction:
     rounds: int
     latency_p50_us: float | None
     latency_p99_us: float | None
-    corrupt: bool
-    """Data arrived other than sent, in at least one round."""
+    verified: bool | None
+    """False: data arrived other than sent in at least one round. None: nothing arrived that could be verified."""
     error: str
     """Why nothing arrived; empty if something did, or if it was not tried."""
 
@@ -88,6 +88,16 @@ class RunData:
         """Distributed trainings from few to many nodes; the last one of each size, should one have been repeated."""
         by_size = {len(training.nodes): training for training in self.trainings if training.mode == "ddp"}
         return [by_size[size] for size in sorted(by_size)]
+
+    def sends_gbps(self, node: str) -> float | None:
+        """What a node sends at: its (upper) median over partners, since one bad partner is not the node's fault."""
+        found = [d.gbps for d in self.directions.values() if d.src == node and d.gbps is not None]
+        return median_high(found) if found else None
+
+    def receives_gbps(self, node: str) -> float | None:
+        """What a node receives at, likewise."""
+        found = [d.gbps for d in self.directions.values() if d.dst == node and d.gbps is not None]
+        return median_high(found) if found else None
 
     def slowest_gbps(self, nodes: Iterable[str]) -> float | None:
         """The slowest measured direction among these nodes."""
@@ -164,9 +174,15 @@ def _direction(
         rounds=len(rates),
         latency_p50_us=median(half[0] for half in halves) if halves else None,
         latency_p99_us=median(half[-1] for half in halves) if halves else None,
-        corrupt=any(cell.verified is False for cell in cells),
+        verified=_all_verified([cell.verified for cell in cells if cell.repetitions_gbps or cell.verified is False]),
         error=errors[-1] if errors and not rates else "",
     )
+
+
+def _all_verified(verified: list[bool | None]) -> bool | None:
+    if False in verified:
+        return False
+    return True if verified and None not in verified else None
 
 
 def middle(values: Iterable[float]) -> float | None:

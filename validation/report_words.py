@@ -17,6 +17,15 @@ VERDICT_WORDS = {
     Outcome.INCONCLUSIVE: "Not certified: it could not be decided",
 }
 
+OUTCOME_WORDS = {
+    Outcome.PASS: "passed",
+    Outcome.FAIL: "failed",
+    Outcome.ERROR: "broke",
+    Outcome.INCONCLUSIVE: "undecided",
+    Outcome.SKIPPED: "skipped",
+    Outcome.NOT_APPLICABLE: "not applicable",
+}
+
 SUBSTRATE_WORDS: dict[Substrate, str] = {
     "hardware": "",
     "rehearsal": (
@@ -89,6 +98,15 @@ def culprit_sentence(culprit: Culprit) -> str:
 def culprit_effect(culprit: Culprit) -> str:
     """What the verdict does to nodes."""
     return f"{culprit.node} is kept out of service" if culprit.node else "no node is taken out of service for it"
+
+
+def headline(verdict: Outcome, certified: bool, substrate: Substrate) -> str:
+    """The verdict in a few words; a rehearsal or a simulation never reads "certified"."""
+    if verdict is Outcome.PASS and not certified:
+        return "Not certified: only a part was run"
+    if certified and substrate != "hardware":
+        return f"{substrate.capitalize()} passed"
+    return VERDICT_WORDS[verdict]
 
 
 def listed(items: Sequence[str], most: int = 6) -> str:
