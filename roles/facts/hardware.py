@@ -19,9 +19,9 @@ _SECTIONS: Mapping[str, str] = {
     "lscpu": "lscpu -J",
     "memory": "grep MemTotal: /proc/meminfo",
     "addresses": "ip -j -4 address show",
-    # Physical and lab interfaces only: bridges, containers' veths and tunnels come and go with software.
-    "nics": "for d in /sys/class/net/*; do n=${d##*/}; "
-    'if [ -e $d/device ] || [ "$n" = host0 ] || grep -qs "DEVTYPE=bond" $d/uevent; then '
+    # Bridges, containers' veths and tunnels come and go with software; in a container (the lab) every NIC is a veth.
+    "nics": "for d in /sys/class/net/*; do n=${d##*/}; case $n in lo|docker*|podman*|veth*|br-*|cni*) continue;; esac; "
+    'if [ -e $d/device ] || grep -qs "DEVTYPE=bond" $d/uevent || systemd-detect-virt -cq; then '
     'echo "$n $(cat $d/speed 2>/dev/null || echo -) $(cat $d/mtu)"; fi; done',
     "disks": "lsblk -J -b -d -e 1,7,11,43,251,252 -o NAME,SIZE,ROTA,MODEL",
     "cgroup": "cat /sys/fs/cgroup/cgroup.controllers",
