@@ -1,0 +1,86 @@
+"""From records to what people read: judgement, certificate, report, metrics; the same for a run and a re-judgement."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from validation.model import Judgement, Outcome
+from validation.run_folder import RunFolder, RunFolderError
+from validation.run_options import UsageError
+
+EXIT_STATUS = {Outcome.PASS: 0, Outcome.FAIL: 1}
+EXIT_UNDECIDED = 2
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a run came to."""
+
+    judgement: Judgement
+    certificate: dict[str, Any]
+    certificate_text: str
+
+    @property
+    def status(self) -> int:
+        """0 only for a certified cluster: a partial run that failed nowhere could not judge the whole."""
+        if self.judgement.verdict is Outcome.PASS and not self.certificate["certified"]:
+            return EXIT_UNDECIDED
+        return EXIT_STATUS.get(self.judgement.verdict, EXIT_UNDECIDED)
+
+
+def finish(folder: RunFolder) -> Finished:
+    """Judge what the folder holds and write certificate, report and metrics; reads no clock, contacts nobody."""
+    from validation.certificate import build_certificate, certificate_json
+    from validation.metrics import render_metrics
+    from validation.report import render_report
+    from validation.verdict import judge
+
+    records = folder.records()
+    judgement = judge(records)
+    certificate = build_certificate(records, judgement, folder.results_sha256())
+    text = certificate_json(certificate)
+    folder.write(folder.certificate, text)
+    folder.write(folder.report, render_report(records, judgement, certificate))
+    folder.write(folder.metrics, render_metrics(certificate, records))
+    return Finished(judgement, certificate, text)
+
+
+def show(finished: Finished, folder: RunFolder, *, as_json: bool) -> None:
+    """The certificate on stdout and the summary on stderr, or the summary on stdout."""
+    from validation.summary import render_summary
+
+    stream = sys.stderr if as_json else sys.stdout
+    if as_json:
+        print(finished.certificate_text, end="")
+    width = shutil.get_terminal_size((100, 24)).columns
+    text = render_summary(
+        finished.certificate,
+        finished.judgement,
+        report_path=shown_path(folder.report),
+        width=width,
+        color=stream.isatty(),
+    )
+    print(text, end="", file=stream, flush=True)
+
+
+def shown_path(path: Path) -> str:
+    """Relative to the current folder where it lies below it."""
+    path = path.resolve()
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def rejudge(path: Path, *, as_json: bool) -> int:
+    """Judge an old run's results again and write the same files; the exit status of that run."""
+    try:
+        folder = RunFolder.open(path)
+        finished = finish(folder)
+    except RunFolderError as error:
+        raise UsageError(str(error)) from None
+    except OSError as error:
+        raise UsageError(f"cannot write to {path}: {error.strerror}") from None
+    show(finished, folder, as_json=as_json)
+    return finished.status

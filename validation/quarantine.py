@@ -1,0 +1,154 @@
+"""Quarantine: which nodes Slurm drains or takes back after a verdict, decided purely, then applied and read back."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from inventory.hardware import HardwareLock
+from inventory.model import DEPLOY_HOME
+from validation.model import Judgement, Outcome
+from validation.remote import Remote, RemoteError
+from validation.slurm_state import OURS, SlurmNode, read_states
+
+CERTIFICATES = f"{DEPLOY_HOME}/certificates"
+"""On the controller, a file a node: the slurm role takes a node with one for the same hardware into service."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """What is done about one node; `leave` changes nothing and says why."""
+
+    node: str
+    what: Literal["drain", "resume", "keep", "leave"]
+    reason: str = ""
+    """Slurm's reason for a drain, else a sentence for people."""
+    certify: bool | None = None
+    """True: write the node's certificate; False: remove it; None: don't touch it."""
+
+
+def plan_actions(
+    judgement: Judgement,
+    states: Mapping[str, SlurmNode] | None,
+    run_id: str,
+    *,
+    nodes: Iterable[str],
+    all_stages: bool,
+) -> list[Action]:
+    """One action a compute node of the run. Without all stages (`--only`) a node is never certified or resumed."""
+    return [_plan(judgement, (states or {}).get(name), name, run_id, all_stages) for name in nodes]
+
+
+def _plan(judgement: Judgement, state: SlurmNode | None, name: str, run_id: str, all_stages: bool) -> Action:
+    verdict = judgement.nodes.get(name)
+    blamed = [culprit for culprit in judgement.culprits if culprit.node == name]
+    if state is None:
+        return Action(name, "leave", "Slurm does not answer or does not know it")
+    if verdict is Outcome.FAIL and blamed:
+        reason = drain_reason(_failed_check(judgement, name, blamed[0].kind), blamed[0].cause, run_id)
+        if state.drained and not state.ours:
+            return Action(name, "leave", f"drained by somebody else ({state.reason})", certify=False)
+        return Action(name, "drain", reason, certify=False)
+    if verdict is Outcome.PASS and all_stages:
+        if state.ours:
+            return Action(name, "resume", "passed", certify=True)
+        if state.drained:
+            return Action(name, "leave", f"passed, but drained by somebody else ({state.reason})", certify=True)
+        return Action(name, "keep", "passed", certify=True)
+    if verdict is Outcome.PASS:
+        return Action(name, "leave", "passed what was run; only a run of all stages certifies")
+    return Action(name, "leave", f"{verdict or 'not judged'}: no reason to drain it, none to resume it")
+
+
+def drain_reason(check: str, cause: str, run_id: str) -> str:
+    """`klaster:<check>:<cause> run=<id>`; nothing in it can end a quote or a field of Slurm."""
+    return f"{OURS}{_word(check)}:{_word(cause)} run={_word(run_id)}"
+
+
+def _word(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-") or "unknown"
+
+
+def _failed_check(judgement: Judgement, name: str, otherwise: str) -> str:
+    for result in judgement.results:
+        if result.subject == name and result.outcome is Outcome.FAIL:
+            return result.check
+    return otherwise
+
+
+def node_certificate(name: str, certificate: Mapping[str, Any], lock: HardwareLock) -> str | None:
+    """The text of a node's certificate file; None if its hardware is not locked, so that nothing could be compared."""
+    locked = lock.nodes.get(name)
+    if locked is None:
+        return None
+    document = {
+        "node": name,
+        "run_id": certificate["run_id"],
+        "verdict": "PASS",
+        "issued_at": certificate["issued_at"],
+        "expires_at": certificate["expires_at"],
+        "hardware_sha256": locked.sha256,
+    }
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+
+# --- applying ----------------------------------------------------------------------------------------------------
+
+
+def apply_actions(
+    actions: Sequence[Action], controller: Remote, certificate: Mapping[str, Any], lock: HardwareLock
+) -> list[str]:
+    """Do them through the controller and say, a line a node, what is then true there."""
+    troubles: dict[str, str] = {}
+    for action in actions:
+        try:
+            _apply(action, controller, certificate, lock)
+        except RemoteError as error:
+            troubles[action.node] = str(error)
+    states = read_states(controller) or {}
+    return [_told(action, states.get(action.node), troubles.get(action.node, "")) for action in actions]
+
+
+def _apply(action: Action, controller: Remote, certificate: Mapping[str, Any], lock: HardwareLock) -> None:
+    name = shlex.quote(action.node)
+    path = f"{CERTIFICATES}/{action.node}.json"
+    if action.certify is False:
+        _must(controller, f"rm -f {shlex.quote(path)}")
+    if action.certify is True:
+        text = node_certificate(action.node, certificate, lock)
+        if text is None:
+            raise RemoteError("its hardware is not locked: run the deploy, then validate again")
+        _must(controller, _write_command(path), text.encode())
+    if action.what == "drain":
+        _must(controller, f"scontrol update NodeName={name} State=DRAIN Reason={shlex.quote(action.reason)}")
+    if action.what == "resume":
+        _must(controller, f"scontrol update NodeName={name} State=RESUME")
+
+
+def _write_command(path: str) -> str:
+    """Write stdin to a root-owned file in one step, also where the login account is not root."""
+    new, target = shlex.quote(path + ".new"), shlex.quote(path)
+    return f"install -d -m 0755 {shlex.quote(CERTIFICATES)} && cat > {new} && chmod 0644 {new} && mv -f {new} {target}"
+
+
+def _must(controller: Remote, command: str, stdin: bytes | None = None) -> None:
+    done = controller.run(controller.sudo(command), timeout_s=15, stdin=stdin)
+    if done.status != 0:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise RemoteError(lines[-1] if lines else f"exit status {done.status}")
+
+
+def _told(action: Action, state: SlurmNode | None, trouble: str) -> str:
+    now = state.text if state else "unknown to Slurm"
+    if trouble:
+        return f"{action.node}: {action.what} did not work ({trouble}); now {now}"
+    wanted = {"drain": "drained", "resume": "taken into service", "keep": "stays in service", "leave": "left as it is"}
+    true = {"drain": bool(state and state.drained), "resume": bool(state and not state.drained)}.get(action.what, True)
+    if not true:
+        return f"{action.node}: {action.what} was accepted, but Slurm says {now}"
+    why = f" ({action.reason})" if action.what == "leave" else ""
+    return f"{action.node}: {wanted[action.what]}{why}; now {now}"

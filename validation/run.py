@@ -1,0 +1,166 @@
+"""One run from the inventory to the exit status: connect, lock, stages, verdict, quarantine; nothing is left behind."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from types import FrameType
+
+from inventory.hardware import HardwareLock
+from inventory.loading import hardware_lock_path, load_cluster
+from validation.model import Judgement
+from validation.outcome import EXIT_UNDECIDED, Finished, finish, show
+from validation.progress import Progress
+from validation.quarantine import apply_actions, plan_actions
+from validation.remote import RemoteError, connect_all
+from validation.run_folder import RunFolder, RunFolderError
+from validation.run_lock import ClusterLocked, run_lock
+from validation.run_options import RunOptions, UsageError
+from validation.run_stages import Run, run_record, run_stages, states_of
+from validation.slurm_state import busy_nodes, choose_launcher, read_states
+
+EXIT_INTERRUPTED = 130
+BUSY_POLL_S = 10.0
+
+
+class Refused(Exception):
+    """The cluster can't be judged now (another run, running jobs); the text says why and what to do."""
+
+
+def validate(options: RunOptions) -> int:
+    """Certify the cluster of an inventory; the exit status. UsageError for what can't be asked."""
+    cluster = load_cluster(options.inventory)
+    lock = HardwareLock.load(hardware_lock_path(options.inventory))
+    started = datetime.now(UTC)
+    try:
+        folder = RunFolder.create(options.out, cluster.name, started)
+    except RunFolderError as error:
+        raise UsageError(str(error)) from None
+    run_id = f"{started.strftime('%Y%m%dT%H%M%SZ')}-{secrets.token_hex(2)}"
+    with Progress() as progress, patient_signals(), ExitStack() as stack:
+        run = Run(options, cluster, lock, folder, progress, run_id)
+        try:
+            return _validate(run, started, stack)
+        except Refused as refusal:
+            folder.discard()
+            print(f"validate-cluster: {refusal}", file=sys.stderr)
+            return EXIT_UNDECIDED
+        except KeyboardInterrupt:  # before anything was measured
+            folder.discard()
+            print("validate-cluster: interrupted before anything was measured", file=sys.stderr)
+            return EXIT_INTERRUPTED
+
+
+def _validate(run: Run, started: datetime, stack: ExitStack) -> int:
+    _connect(run, stack)
+    _wait_until_idle(run)
+    try:
+        chosen = choose_launcher(run.options.launcher, run.states, [node.name for node in run.ranks])
+    except ValueError as error:
+        run.folder.discard()
+        raise UsageError(str(error)) from None
+    run.launcher = "slurm" if chosen == "slurm" else "ssh"
+    run.emit(run_record(run, started.strftime("%Y-%m-%dT%H:%M:%SZ"), _version()))
+    try:
+        run_stages(run)
+    except KeyboardInterrupt:
+        run.interrupted = True
+        run.progress.step("run", "interrupted: nothing is left on the nodes; judging what was measured")
+    finished = finish(run.folder)
+    run.folder.point_latest()
+    told = [] if run.interrupted else _quarantine(run, finished)
+    show(finished, run.folder, as_json=run.options.json)
+    for line in told:
+        print(f"  Slurm  {line}", file=sys.stderr if run.options.json else sys.stdout, flush=True)
+    return EXIT_INTERRUPTED if run.interrupted else finished.status
+
+
+def _connect(run: Run, stack: ExitStack) -> None:
+    """Reach the nodes, and take the cluster for this run."""
+    head = run.cluster.controller
+    wanted = [node for node in run.cluster.nodes if node in run.nodes or node is head]
+    run.progress.step("run", f"connecting to {', '.join(node.name for node in wanted[:8])}{' …' * (len(wanted) > 8)}")
+    run.remotes, reasons = connect_all(run.cluster, wanted)
+    for remote in run.remotes.values():
+        stack.callback(remote.close)
+    run.unreachable = {name: why for name, why in reasons.items() if name in {node.name for node in run.nodes}}
+    for why in reasons.values():
+        run.progress.step("run", f"not reached: {why}")
+    controller = run.remotes.get(head.name)
+    if controller is None:
+        return
+    try:
+        stack.enter_context(run_lock(controller, run.run_id))
+    except ClusterLocked as error:
+        raise Refused(str(error)) from None
+    except RemoteError as error:
+        raise Refused(f"{error}; without the lock two runs would disturb each other") from None
+
+
+def _wait_until_idle(run: Run) -> None:
+    """Read Slurm's states until no node of the run has a job; Refused when the time is over."""
+    deadline = time.monotonic() + run.options.wait_minutes * 60
+    while True:
+        run.states = read_states(run.remotes.get(run.cluster.controller.name))
+        busy = busy_nodes(run.states, [node.name for node in run.nodes])
+        if not busy:
+            run.progress.step("run", states_of(run.states, run.nodes))
+            return
+        if time.monotonic() >= deadline:
+            raise Refused(f"jobs run on {', '.join(busy)}: wait for them with --wait MINUTES, or drain these nodes")
+        run.progress.step("run", f"waiting for jobs on {', '.join(busy)}")
+        time.sleep(min(BUSY_POLL_S, max(0.1, deadline - time.monotonic())))
+
+
+def _quarantine(run: Run, finished: Finished) -> list[str]:
+    """Drain and resume as the verdict says; what is then true, a line a node."""
+    judgement: Judgement = finished.judgement
+    controller = run.remotes.get(run.cluster.controller.name)
+    if controller is None:
+        return ["the controller was not reached: no node was drained or resumed"]
+    run.progress.step("run", "telling Slurm")
+    states = read_states(controller)
+    if states is None:
+        return ["Slurm does not answer: no node was drained or resumed"]
+    actions = plan_actions(
+        judgement,
+        states,
+        run.run_id,
+        nodes=[node.name for node in run.nodes if "compute" in node.roles],
+        all_stages=run.options.all_stages,
+    )
+    told = apply_actions(actions, controller, finished.certificate, run.lock)
+    (run.folder.logs / "slurm.txt").write_text("\n".join(told) + "\n", encoding="utf-8")
+    return told
+
+
+def _version() -> str:
+    try:
+        return version("klaster")
+    except PackageNotFoundError:  # a plain checkout
+        return "0"
+
+
+@contextmanager
+def patient_signals() -> Iterator[None]:
+    """The first SIGINT, SIGTERM or SIGHUP interrupts; the next are ignored, so that the cleaning up ends."""
+    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        for name in caught:
+            signal.signal(name, signal.SIG_IGN)
+        print("\nvalidate-cluster: cleaning up, some seconds …", file=sys.stderr, flush=True)
+        raise KeyboardInterrupt
+
+    before = {name: signal.signal(name, interrupt) for name in caught}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)

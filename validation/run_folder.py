@@ -1,0 +1,117 @@
+"""Every path that a run writes, in one class: results, certificate, report, metrics, logs, the link to the latest."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from validation.model import RECORD, Record
+
+LEAST_FREE_BYTES = 50 * 2**20
+"""A run of four nodes writes under 2 MiB; logs of hundreds of ranks some tens."""
+
+
+class RunFolderError(Exception):
+    """The folder of a run can't be made, written or read; the text is one sentence with the remedy."""
+
+
+class RunFolder:
+    """`reports/<cluster>/<UTC time>/`, or an existing folder that is to be judged again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def results(self) -> Path:
+        return self.path / "results.jsonl"
+
+    @property
+    def certificate(self) -> Path:
+        return self.path / "certificate.json"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.prom"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @classmethod
+    def create(cls, root: Path, cluster: str, started: datetime) -> RunFolder:
+        """A new folder under `root`; RunFolderError if it can't be written or the disk is full."""
+        name = started.strftime("%Y-%m-%dT%H-%M-%SZ")
+        try:
+            parent = root / cluster
+            parent.mkdir(parents=True, exist_ok=True)
+            free = shutil.disk_usage(parent).free
+            if free < LEAST_FREE_BYTES:
+                raise RunFolderError(f"{parent} has {free // 2**20} MiB free; a run needs {LEAST_FREE_BYTES // 2**20}")
+            path = parent / name
+            while path.exists():  # two runs within a second
+                path = parent / f"{name}-{secrets.token_hex(2)}"
+            path.mkdir()
+            folder = cls(path)
+            folder.logs.mkdir()
+            folder.results.touch()
+        except OSError as error:
+            raise RunFolderError(f"cannot write {root}: {error.strerror}; say another folder with --out") from error
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """The folder of a finished run; RunFolderError if it holds no results."""
+        folder = cls(path.resolve())
+        if not folder.results.is_file():
+            raise RunFolderError(f"no results.jsonl in {path}; give the folder of a run, e.g. reports/CLUSTER/latest")
+        return folder
+
+    def discard(self) -> None:
+        """Remove a folder that nothing was recorded in."""
+        if self.results.exists() and self.results.stat().st_size == 0:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def append(self, record: Record) -> None:
+        """Write one record and flush it: what was measured survives whatever comes next."""
+        with self.results.open("a", encoding="utf-8") as file:
+            file.write(record.model_dump_json() + "\n")
+
+    def records(self) -> list[Record]:
+        """All records; a last line that a killed run left unfinished is dropped, any other is an error."""
+        return list(self._parsed())
+
+    def _parsed(self) -> Iterator[Record]:
+        lines = self.results.read_text(encoding="utf-8").splitlines(keepends=True)
+        for number, line in enumerate(lines, 1):
+            try:
+                yield RECORD.validate_json(line)
+            except ValueError as error:
+                if number == len(lines) and not line.endswith("\n"):
+                    return
+                first = str(error).splitlines()[0]
+                raise RunFolderError(f"{self.results}, line {number} is no record: {first}") from None
+
+    def results_sha256(self) -> str:
+        return hashlib.sha256(self.results.read_bytes()).hexdigest()
+
+    def write(self, path: Path, text: str) -> None:
+        """Write then rename, so that a reader never sees half a file."""
+        new = path.with_name(path.name + ".new")
+        new.write_text(text, encoding="utf-8")
+        new.replace(path)
+
+    def point_latest(self) -> None:
+        """Make `latest` beside this folder point to it, in one step."""
+        link = self.path.parent / f".latest-{os.getpid()}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(self.path.name)
+        link.replace(self.path.parent / "latest")

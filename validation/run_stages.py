@@ -1,0 +1,225 @@
+"""The four stages in their order: what each needs of the one before, and what is recorded when it can't be run."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from inventory.hardware import HardwareLock
+from inventory.model import Cluster, Node
+from validation.model import Judgement, Outcome, ReachRecord, Record, RunRecord, Stage, StageRecord
+from validation.progress import Progress
+from validation.remote import Remote
+from validation.run_folder import RunFolder
+from validation.run_options import RunOptions
+from validation.slurm_state import SlurmNode
+
+if TYPE_CHECKING:
+    from validation.launcher import Fleet
+
+HEAD_AS_PARTNER_BELOW = 4
+"""With fewer compute nodes the head is a partner in stage pairs: two nodes alone decide nothing (rule 10)."""
+
+
+@dataclass
+class Run:
+    """What is known while a run goes on."""
+
+    options: RunOptions
+    cluster: Cluster
+    lock: HardwareLock
+    folder: RunFolder
+    progress: Progress
+    run_id: str
+    launcher: Literal["ssh", "slurm"] = "ssh"
+    remotes: dict[str, Remote] = field(default_factory=dict)
+    unreachable: dict[str, str] = field(default_factory=dict)
+    states: dict[str, SlurmNode] | None = None
+    records: list[Record] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
+    stage: Stage | None = None
+    interrupted: bool = False
+
+    def emit(self, record: Record) -> None:
+        """Keep a record, on disk first: what was measured survives whatever comes next."""
+        self.folder.append(record)
+        self.records.append(record)
+        self.progress.note(record)
+
+    def judge_now(self) -> Judgement:
+        from validation.verdict import judge
+
+        return judge(self.records)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes to be certified, in the inventory's order."""
+        return [node for node in self.cluster.nodes if not self.options.nodes or node.name in self.options.nodes]
+
+    @property
+    def ranks(self) -> list[Node]:
+        """Reached compute nodes of the run."""
+        return [node for node in self.nodes if "compute" in node.roles and node.name in self.remotes]
+
+    @property
+    def partners(self) -> list[Node]:
+        """Nodes of stage pairs: the ranks, and the head where they are few."""
+        head = self.cluster.controller
+        extra = len(self.ranks) < HEAD_AS_PARTNER_BELOW and head not in self.ranks and head.name in self.remotes
+        return [node for node in self.cluster.nodes if node in self.ranks or (extra and node is head)]
+
+
+def run_stages(run: Run) -> None:
+    """All stages that were asked for; an exception in one is recorded and ends the run's measuring, not its verdict."""
+    if "node" in run.options.stages:
+        with recorded(run, "node"):
+            _node_stage(run)
+    wanted = [stage for stage in run.options.stages if stage != "node"]
+    if not wanted:
+        return
+    if not run.ranks:
+        for stage in wanted:
+            skip(run, stage, "no compute node could be reached")
+        return
+    _measured_stages(run, wanted)
+
+
+@contextmanager
+def recorded(run: Run, stage: Stage) -> Iterator[None]:
+    """Record a stage's end: done, or the error in it. An interruption is recorded too and goes on."""
+    run.stage, began = stage, time.monotonic()
+    try:
+        yield
+    except KeyboardInterrupt:
+        run.emit(StageRecord(stage=stage, status="error", reason="interrupted", seconds=_since(began)))
+        raise
+    except Exception as error:  # whatever breaks in a stage is the validator's fault, told as such
+        with (run.folder.logs / "validator-errors.txt").open("a", encoding="utf-8") as file:
+            traceback.print_exc(file=file)
+        reason = f"{type(error).__name__}: {error}"
+        run.progress.step(stage, f"broke: {reason}")
+        run.emit(StageRecord(stage=stage, status="error", reason=reason, seconds=_since(began)))
+    else:
+        run.emit(StageRecord(stage=stage, status="done", seconds=_since(began)))
+    run.stage = None
+
+
+def skip(run: Run, stage: Stage, reason: str) -> None:
+    run.progress.step(stage, f"skipped: {reason}")
+    run.emit(StageRecord(stage=stage, status="skipped", reason=reason, seconds=0))
+
+
+def _since(began: float) -> float:
+    return round(time.monotonic() - began, 3)
+
+
+def _node_stage(run: Run) -> None:
+    from validation.node_gather import gather
+    from validation.node_stage import judge_nodes
+
+    names = [node.name for node in run.nodes]
+    run.progress.step("node", f"asking {len(run.remotes)} nodes")
+    gathered = gather(run.cluster, run.lock, run.remotes, run.unreachable, run.states)
+    run.progress.step("node", f"testing {len(names)} nodes")
+    judge_nodes(gathered, names, run.folder.logs, run.emit)
+
+
+def _measured_stages(run: Run, wanted: Sequence[Stage]) -> None:
+    from validation.launcher import FleetError, start_fleet
+
+    nodes = run.partners if "pairs" in wanted else run.ranks
+    run.progress.step(wanted[0], f"starting {len(nodes)} workers through {run.launcher}")
+    try:
+        fleet = start_fleet(
+            run.cluster,
+            run.remotes,
+            nodes,
+            launcher=run.launcher,
+            run_id=run.run_id,
+            logs=run.folder.logs,
+            emit=run.emit,
+            run_started=run.began,
+        )
+    except FleetError as error:
+        for stage in wanted:
+            run.emit(StageRecord(stage=stage, status="error", reason=str(error), seconds=0))
+        return
+    with fleet:
+        for stage in wanted:
+            reason = "" if stage == "pairs" else why_not_together(run.records, fleet, run.judge_now)
+            if reason:
+                skip(run, stage, reason)
+                continue
+            with recorded(run, stage):
+                _stage(run, stage, fleet)
+
+
+def _stage(run: Run, stage: Stage, fleet: Fleet) -> None:
+    from validation.checks.cluster import run_cluster
+    from validation.checks.pairs import run_pairs
+    from validation.checks.training import run_training
+    from validation.schedule import plan_rounds
+
+    level = run.options.level
+    if stage == "pairs":
+        run.progress.step(stage, f"reaching {len(fleet.nodes)} nodes from each other")
+        run.progress.expect_rounds(len(plan_rounds([node.name for node in fleet.nodes], level)))
+        run_pairs(fleet, level, run.emit, run.judge_now)
+    elif stage == "cluster":
+        run.progress.step(stage, f"all-reduce on {len(fleet.nodes)} nodes")
+        run_cluster(fleet, level, run.emit)
+    else:
+        run.progress.step(stage, "training on 1 … all nodes")
+        run_training(fleet, level, run.emit)
+
+
+def why_not_together(records: Sequence[Record], fleet: Fleet, judge_now: Callable[[], Judgement]) -> str:
+    """Why a world of all ranks can't be made; empty if it can.
+
+    With one pair cut, making a world group fails on every node after minutes (tried), so it is not even begun.
+    """
+    names = [node.name for node in fleet.nodes if "compute" in node.roles]
+    if not names:
+        return "no compute node is left"
+    reached = {(record.src, record.dst): record.ok for record in records if isinstance(record, ReachRecord)}
+    dead = [f"{src} → {dst}" for (src, dst), ok in reached.items() if not ok and src in names and dst in names]
+    if dead:
+        return f"not all nodes reach each other: {', '.join(dead[:4])}"
+    return ""
+
+
+def unfit_for_world(judgement: Judgement, names: Sequence[str]) -> list[str]:
+    """Ranks that stage pairs found at fault: the others are certified without them."""
+    failed = {
+        result.subject for result in judgement.results if result.stage == "pairs" and result.outcome is Outcome.FAIL
+    }
+    blamed = {culprit.node for culprit in judgement.culprits}
+    return [name for name in names if name in failed and name in blamed]
+
+
+def run_record(run: Run, started_at: str, version: str) -> RunRecord:
+    return RunRecord(
+        run_id=run.run_id,
+        version=version,
+        level=run.options.level,
+        stages=run.options.stages,
+        nodes=tuple(node.name for node in run.nodes),
+        partial=run.options.partial,
+        launcher=run.launcher,
+        started_at=started_at,
+        inventory=run.cluster.model_dump(mode="json"),
+        lock=run.lock.model_dump(mode="json") if run.lock.nodes else None,
+        substrate=run.cluster.substrate,
+    )
+
+
+def states_of(states: Mapping[str, SlurmNode] | None, nodes: Sequence[Node]) -> str:
+    """Slurm's view in a few words, for the progress line."""
+    if states is None:
+        return "Slurm does not answer"
+    drained = [node.name for node in nodes if node.name in states and states[node.name].drained]
+    return f"drained in Slurm: {', '.join(drained)}" if drained else "all in service"
