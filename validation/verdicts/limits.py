@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 CLEAR = 0.85
-"""Share of the declared speed from which a reading exonerates: TCP payload on Ethernet is 0.94, noise takes the rest."""
+"""Share of the declared speed from which a reading exonerates: TCP payload on Ethernet is 0.94; the rest is noise."""
 LOW = 0.80
 """Share below which a reading speaks against a pair; between LOW and CLEAR it says nothing."""
 NAME_BELOW = 0.77
@@ -50,7 +50,7 @@ CPU_SHARE = 0.90
 LOSS_FALL = 0.90
 """Mean loss of the last quarter of steps ÷ of the first quarter, at most."""
 LOSS_TOLERANCE = 1e-3
-"""Relative difference to the single-process losses, same seed and data: float32 sums in another order give 1e-6–1e-4."""
+"""Relative difference to the single-process losses, same seed and data: sums in another order give 1e-6–1e-4."""
 
 LATENCY_FACTOR = 5.0
 LATENCY_FLOOR_US = 2_000.0

@@ -1,0 +1,150 @@
+"""Readings of directed pairs as shares of what is due, and which of them may speak against anybody."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from validation.model import CellRecord
+from validation.schedule import SMALL_FLEET
+from validation.verdicts import limits
+from validation.verdicts.evidence import Directed
+
+NEAR_ROUNDS = 2
+"""A control this many rounds away still stands beside a retest: with three nodes it can't run in the same round."""
+MEDIAN_READINGS = 3
+"""From so many readings on the median is taken; of fewer the best, since noise only lowers."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One cell: `share` 1.0 is what was declared; `idle_ok` is None where idle time was not measured."""
+
+    round: int
+    purpose: str
+    src: str
+    dst: str
+    share: float
+    idle_ok: bool | None
+
+    @property
+    def pair(self) -> Directed:
+        return self.src, self.dst
+
+
+def to_reading(cell: CellRecord, share: float) -> Reading:
+    idle_ok = None if cell.idle_share is None else cell.idle_share >= limits.BUSY_IDLE_SHARE
+    return Reading(cell.round, cell.purpose, cell.src, cell.dst, share, idle_ok)
+
+
+class Readings:
+    """All readings of one metric, by pair and by round; plan, fleet and good control readings describe a pair."""
+
+    def __init__(self, readings: Iterable[Reading]) -> None:
+        self.all: Sequence[Reading] = tuple(readings)
+        self.nodes = tuple(sorted({name for reading in self.all for name in reading.pair}))
+        self.by_pair: dict[Directed, list[Reading]] = defaultdict(list)
+        self.by_round: dict[int, list[Reading]] = defaultdict(list)
+        for reading in self.all:
+            self.by_pair[reading.pair].append(reading)
+            self.by_round[reading.round].append(reading)
+        self.pairs = tuple(sorted(self.by_pair))
+        self.small = len(self.nodes) <= SMALL_FLEET
+        self.void_plan = frozenset() if self.small else self._void_plan()
+        self._plan = {pair: self._plan_level(pair) for pair in self.pairs}
+        self._controls = self._control_rounds()
+
+    def scaled(self, factor: float) -> Readings:
+        """The same readings relative to another level: 1.0 is then the fleet's own median."""
+        return Readings(replace(reading, share=reading.share * factor) for reading in self.all)
+
+    def plan_level(self, pair: Directed) -> float | None:
+        """What the plan says of a pair; None if its only readings are void."""
+        return self._plan.get(pair)
+
+    def retests(self, pair: Directed) -> list[float]:
+        """Shares of the retests (and fleet rounds) that count: controlled, or measured on an idle host."""
+        return [r.share for r in self.by_pair[pair] if self._speaks(r)]
+
+    def voids(self, keep: Callable[[Reading], bool]) -> int:
+        """How many retest rounds of the readings that `keep` selects were void."""
+        chosen = [r for r in self.all if r.purpose in ("retest", "fleet") and keep(r)]
+        return len({r.round for r in chosen} - {r.round for r in chosen if self._speaks(r)})
+
+    def good(self, pair: Directed) -> bool:
+        """A good level, or two good retests: a lasting fault gives neither."""
+        level = self.plan_level(pair)
+        if level is not None and level >= limits.CLEAR:
+            return True
+        return sum(share >= limits.CLEAR for share in self.retests(pair)) >= limits.GOOD_RETESTS
+
+    def level(self, pair: Directed) -> float | None:
+        """Best estimate of a pair: its retests' median if there are three, else the plan's level."""
+        shares = self.retests(pair)
+        return median(shares) if len(shares) >= MEDIAN_READINGS else self.plan_level(pair)
+
+    def fleet_rounds(self) -> list[list[Reading]]:
+        rounds = {r.round for r in self.all if r.purpose == "fleet"}
+        return [self.by_round[number] for number in sorted(rounds)]
+
+    def unrepeated(self) -> list[Directed]:
+        """Pairs whose every plan reading was low in a void round and that were not read again, at most twice."""
+        return [
+            pair
+            for pair in self.pairs
+            if self._plan[pair] is None and sum(r.purpose == "fleet" for r in self.by_pair[pair]) < 2
+        ]
+
+    def _plan_level(self, pair: Directed) -> float | None:
+        readings = self.by_pair[pair]
+        repeated = sum(r.purpose == "fleet" for r in readings) >= 2
+        shares = [
+            r.share
+            for r in readings
+            if r.share >= limits.CLEAR
+            or r.purpose == "fleet"
+            or (r.purpose == "plan" and (repeated or r.round not in self.void_plan))
+        ]
+        if not shares:
+            return None
+        return median(shares) if len(shares) >= MEDIAN_READINGS else max(shares)
+
+    def _void_plan(self) -> frozenset[int]:
+        low = {
+            number: sum(r.share < limits.LOW for r in readings) / len(readings)
+            for number, readings in self.by_round.items()
+            if any(r.purpose == "plan" for r in readings)
+        }
+        usual = median(low.values()) if low else 0.0
+        return frozenset(n for n, share in low.items() if share > limits.VOID_SHARE + max(0.0, usual))
+
+    def _control_rounds(self) -> dict[int, bool]:
+        """Round → its control pairs were as good as in the plan."""
+        found: dict[int, list[float]] = defaultdict(list)
+        for r in self.all:
+            if r.purpose == "control" and (self._plan[r.pair] or 0.0) >= limits.CLEAR:
+                found[r.round].append(r.share)
+        return {number: median(shares) >= limits.CLEAR for number, shares in found.items()}
+
+    def _speaks(self, reading: Reading) -> bool:
+        if reading.purpose == "fleet":
+            return reading.share >= limits.CLEAR or reading.idle_ok is True
+        if reading.purpose != "retest":
+            return False
+        if reading.share >= limits.CLEAR:
+            return True
+        control = self._control(reading.round)
+        return reading.idle_ok is True if control is None else control and reading.idle_ok is not False
+
+    def _control(self, number: int) -> bool | None:
+        """Whether the controls in or around a round were good; None without any."""
+        if number in self._controls:
+            return self._controls[number]
+        around = range(1, NEAR_ROUNDS + 1)
+        before = next((self._controls[number - k] for k in around if number - k in self._controls), None)
+        after = next((self._controls[number + k] for k in around if number + k in self._controls), None)
+        if before is None and after is None:
+            return None
+        return bool(before) and bool(after)

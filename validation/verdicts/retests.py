@@ -1,0 +1,90 @@
+"""What retests have decided, and which rounds the next retests are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+from typing import Literal
+
+from validation.model import WantedRound
+from validation.verdicts import limits
+from validation.verdicts.evidence import Directed
+from validation.verdicts.readings import Readings
+
+Decision = Literal["low", "good", "mixed", "void", "more"]
+CONTROLS_A_ROUND = 2
+
+
+def decide(shares: Sequence[float], voids: int) -> Decision:
+    """Three LOW name, two good clear, five that disagree are `mixed`, six voided rounds are `void`."""
+    if sum(share >= limits.CLEAR for share in shares) >= limits.GOOD_RETESTS:
+        return "good"
+    if len(shares) >= limits.RETESTS and all(s < limits.LOW for s in shares) and median(shares) < limits.NAME_BELOW:
+        return "low"
+    if len(shares) >= limits.RETESTS_AT_MOST:
+        return "mixed"
+    return "void" if voids >= limits.VOIDS_AT_MOST else "more"
+
+
+def undirected(pair: Directed) -> Directed:
+    a, b = sorted(pair)
+    return a, b
+
+
+class RoundBuilder:
+    """Packs the pairs to be retested into rounds, each with a control pair inside it or, failing that, around it."""
+
+    def __init__(self, readings: Readings, clear: Callable[[str], bool]) -> None:
+        both = {undirected(pair) for pair in readings.pairs}
+        self._good = [
+            pair
+            for pair in sorted(both)
+            if any(readings.good(d) and (readings.plan_level(d) or 0) >= limits.CLEAR for d in (pair, pair[::-1]))
+        ]
+        self._calm = [pair for pair in self._good if clear(pair[0]) and clear(pair[1])]
+
+    def next_rounds(self, needs: Iterable[Sequence[Directed]]) -> list[WantedRound]:
+        """`needs`: for each suspect its possible pairs, best first; what does not fit waits for the next judgement."""
+        busy: set[str] = set()
+        chosen: list[Directed] = []
+        for options in needs:
+            fitting = [undirected(pair) for pair in options if not busy.intersection(pair)]
+            with_control = [pair for pair in fitting if self._controls(busy | set(pair))]
+            if with_control:
+                pick = with_control[0]
+            elif fitting and not chosen:
+                return self._around(fitting[0])
+            else:
+                continue
+            chosen.append(pick)
+            busy |= set(pick)
+        if not chosen:
+            return []
+        controls = self._controls(busy)[:CONTROLS_A_ROUND]
+        return [_round([*chosen, *controls], controls, limits.SPACING_S)]
+
+    def _controls(self, busy: set[str]) -> list[Directed]:
+        """Good pairs that are free beside `busy`, calm ones first, disjoint."""
+        taken, found = set(busy), []
+        for pair in [*self._calm, *(pair for pair in self._good if pair not in self._calm)]:
+            if not taken.intersection(pair):
+                found.append(pair)
+                taken |= set(pair)
+        return found
+
+    def _around(self, pair: Directed) -> list[WantedRound]:
+        """No control fits beside this pair: measure one before and one after it, or nothing if no pair is good."""
+        good = [control for control in [*self._calm, *self._good] if control != pair]
+        if not good:
+            return [_round([pair], [], limits.SPACING_S)]
+        control = good[0]
+        return [
+            _round([control], [control], limits.SPACING_S),
+            _round([pair], [], 0.0),
+            _round([control], [control], 0.0),
+        ]
+
+
+def _round(pairs: list[Directed], controls: list[Directed], spacing_s: float) -> WantedRound:
+    purpose: Literal["retest", "control"] = "control" if pairs == controls else "retest"
+    return WantedRound(purpose=purpose, pairs=tuple(pairs), controls=tuple(controls), spacing_s=spacing_s)
