@@ -117,7 +117,9 @@ def _listens(address: str) -> bool:
 
 
 def stop_cache(folder: Path) -> None:
-    pids = set(with_argument(str(folder / "nginx.conf"))) | ({pid} if (pid := recorded(folder / "process.json")) else set())
+    pids = set(with_argument(str(folder / "nginx.conf"))) | (
+        {pid} if (pid := recorded(folder / "process.json")) else set()
+    )
     workers = [worker for pid in pids for worker in _children(pid)]
     end([*pids, *workers])
 

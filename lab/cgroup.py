@@ -6,8 +6,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-GROUP = "klaster-lab"
-
 
 def is_by_hand() -> bool:
     """True where PID 1 isn't systemd: nspawn then can't ask for a scope and stays in the group it is started in."""
@@ -24,8 +22,8 @@ def _hierarchies() -> list[Path]:
     return found
 
 
-def make(name: str) -> list[Path]:
-    """Make the groups of a node; the returned files take the pid that is to live in them.
+def make(lab: str, name: str) -> list[Path]:
+    """Make the groups of a node below those of its lab; the returned files take the pid that is to live in them.
 
     Without a group each, all containers would share one, and stopping a service in a node would kill its
     namesakes in the others.
@@ -34,16 +32,16 @@ def make(name: str) -> list[Path]:
         return []
     files = []
     for hierarchy in _hierarchies():
-        group = hierarchy / GROUP / name
+        group = hierarchy / lab / name
         group.mkdir(parents=True, exist_ok=True)
         files.append(group / "cgroup.procs")
     return files
 
 
-def remove(name: str = "") -> None:
+def remove(lab: str, name: str = "") -> None:
     """Remove a node's groups (all of the lab's without a name); what still has processes in it stays."""
     for hierarchy in _hierarchies():
-        top = hierarchy / GROUP / name
+        top = hierarchy / lab / name
         if top.is_dir():
             for folder in [*sorted((p for p in top.rglob("*") if p.is_dir()), reverse=True), top]:
                 _remove(folder)

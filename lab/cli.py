@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from lab import holder, lifecycle, network
+from lab.apt import MIRROR_VARIABLE
 from lab.errors import LabError
 from lab.node import is_running
-from lab.plan import OUTSIDE, Plan, make_plan
+from lab.plan import NAME_VARIABLE, Plan, make_plan
 from lab.ssh import ssh_command
 
 DEFAULT_INVENTORY = "inventory/lab.py"
@@ -73,7 +74,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _become_root(argv: Sequence[str]) -> NoReturn:
-    keep = "--preserve-env=KLASTER_DEBIAN_MIRROR"
+    keep = f"--preserve-env={MIRROR_VARIABLE},{NAME_VARIABLE}"
     os.execvp("sudo", ["sudo", keep, sys.executable, "-m", "lab", *argv])  # noqa: S606 - the point of it
 
 
@@ -114,7 +115,7 @@ def _status(arguments: argparse.Namespace) -> int:
 def _speeds(plan: Plan, name: str) -> str:
     node = plan.node(name)
     texts = []
-    for port, (send, receive) in zip(node.ports, network.speeds_mbit(node), strict=True):
+    for port, (send, receive) in zip(node.ports, network.speeds_mbit(plan, node), strict=True):
         changed = "" if send == receive == port.speed_mbit else f" (declared {port.speed_mbit:g})"
         texts.append(f"{port.inner}: sends {send:g}, receives {receive:g} Mb/s{changed}")
     return "; ".join(texts)
@@ -132,7 +133,8 @@ def _ssh(arguments: argparse.Namespace) -> int:
 
 def _shape(arguments: argparse.Namespace) -> int:
     with holder.locked():
-        network.shape(_plan().node(arguments.node), arguments.mbit, egress_only=arguments.egress_only)
+        plan = _plan()
+        network.shape(plan, plan.node(arguments.node), arguments.mbit, egress_only=arguments.egress_only)
     return 0
 
 
@@ -141,7 +143,7 @@ def _cut(arguments: argparse.Namespace) -> int:
         plan = _plan()
         if arguments.a == arguments.b:
             raise LabError(f"a cut needs two nodes, not {arguments.a} twice")
-        network.cut(plan.node(arguments.a), plan.node(arguments.b))
+        network.cut(plan, plan.node(arguments.a), plan.node(arguments.b))
     return 0
 
 
@@ -155,7 +157,7 @@ def _outside(arguments: argparse.Namespace) -> int:
     plan = _plan()
     if not arguments.command:
         raise LabError(f"outside needs a command; it runs at {plan.outside}")
-    argv = network.in_netns(OUTSIDE, *arguments.command)
+    argv = network.in_netns(plan.instance.outside, *arguments.command)
     os.execvp(argv[0], argv)  # noqa: S606 - the command takes over
 
 

@@ -16,10 +16,10 @@ from pydantic import BaseModel, ConfigDict
 
 from inventory.model import Cluster
 from lab.errors import LabError
+from lab.plan import this_instance
 
 # In /run, so that a restart of the machine, which ends every node, also ends the claim.
-LOCK = Path("/run/klaster-lab.lock")
-CLAIM = Path("/run/klaster-lab.json")
+RUN = Path("/run")
 CHECKOUT = Path(__file__).resolve().parents[1]
 
 
@@ -38,9 +38,13 @@ class Holder(BaseModel):
         return Cluster(**self.cluster)
 
 
+def _claim_file() -> Path:
+    return RUN / f"{this_instance().group}.json"
+
+
 def read_holder() -> Holder | None:
     try:
-        return Holder.model_validate_json(CLAIM.read_text(encoding="utf-8"))
+        return Holder.model_validate_json(_claim_file().read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
 
@@ -63,33 +67,35 @@ def needed_holder() -> Holder:
     return holder
 
 
-def claim(inventory_file: str, cluster: Cluster) -> None:
-    """Write the claim; the lock must be held."""
+def claim(inventory_file: str, cluster: Cluster, before: Holder | None) -> None:
+    """Write the claim, the first one's time kept; the lock must be held."""
     holder = Holder(
         checkout=str(CHECKOUT),
         pid=os.getpid(),
-        since=time.strftime("%Y-%m-%d %H:%M:%S"),
+        since=before.since if before else time.strftime("%Y-%m-%d %H:%M:%S"),
         inventory_file=inventory_file,
         cluster=cluster.model_dump(mode="json"),
     )
-    new = CLAIM.with_suffix(".new")
+    target = _claim_file()
+    new = target.with_suffix(".new")
     new.write_text(json.dumps(holder.model_dump()), encoding="utf-8")
-    new.replace(CLAIM)
+    new.replace(target)
 
 
 def release() -> None:
-    CLAIM.unlink(missing_ok=True)
+    _claim_file().unlink(missing_ok=True)
 
 
 @contextmanager
 def locked(timeout_s: float = 300) -> Iterator[None]:
     """One bin/lab at a time changes the lab; LabError naming the other after `timeout_s`."""
+    lock = RUN / f"{this_instance().group}.lock"
     deadline = time.monotonic() + timeout_s
     while True:
-        handle = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if LOCK.exists() and os.fstat(handle).st_ino == LOCK.stat().st_ino:
+            if lock.exists() and os.fstat(handle).st_ino == lock.stat().st_ino:
                 break
         except BlockingIOError:
             owner = os.pread(handle, 100, 0).decode(errors="replace").strip()
@@ -104,7 +110,7 @@ def locked(timeout_s: float = 300) -> Iterator[None]:
         yield
     finally:
         if read_holder() is None:  # after `down` not even the lock stays
-            LOCK.unlink(missing_ok=True)
+            lock.unlink(missing_ok=True)
         os.close(handle)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from lab.apt import Mirrors
 from lab.cache import apt_lines
 from lab.errors import CommandFailed
+from lab.process import start_time
 
 IMAGES = Path("/var/cache/klaster/images")
 SUITE = "trixie"
@@ -26,7 +27,7 @@ PACKAGES = (
 # Every node makes its own identity; a background apt run would hold dpkg's lock at a random moment.
 FINISH = (
     'rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/machine-id "$1"/etc/hostname',
-    'for unit in apt-daily.timer apt-daily-upgrade.timer getty@tty1.service console-getty.service; do '
+    "for unit in apt-daily.timer apt-daily-upgrade.timer getty@tty1.service console-getty.service; do "
     'ln -sf /dev/null "$1"/etc/systemd/system/$unit; done',
 )
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -48,8 +49,9 @@ def build_image(url: str, mirrors: Mirrors, say: Callable[[str], None]) -> Path:
     if image.is_dir():
         return image
     IMAGES.mkdir(parents=True, exist_ok=True)
-    for leftover in IMAGES.glob("building-*"):  # of a build that was killed; the lab's lock says it's nobody's now
-        shutil.rmtree(leftover)
+    for leftover in IMAGES.glob("building-*"):  # of builds that were killed
+        if start_time(int(leftover.name.rpartition("-")[2])) is None:
+            shutil.rmtree(leftover)
     target = IMAGES / f"building-{recipe_hash()}-{os.getpid()}"
     argv = ["mmdebstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
     argv += [f"--customize-hook={line}" for line in FINISH]

@@ -17,7 +17,7 @@ from lab.cache import cache_url, start_cache, stop_cache
 from lab.errors import CommandFailed, LabError
 from lab.image import build_image
 from lab.node import NodeFiles, is_running, make_key, start_node, stop_node
-from lab.plan import NodePlan, Plan, make_plan
+from lab.plan import NodePlan, Plan, make_plan, this_instance
 from lab.process import run
 from lab.ssh import ssh_command
 
@@ -38,7 +38,7 @@ def up(inventory_file: str, say: Say) -> Plan:
                 f"the lab is up with {held.inventory_file} as it was at {held.since}: run `bin/lab down` first"
             )
         state = _claim_state_folder(plan, fresh=held is None)
-        holder.claim(inventory_file, cluster)
+        holder.claim(inventory_file, cluster, held)
         mirrors = machine_mirrors(dict(os.environ))
         network.connect(plan)
         start_cache(plan, mirrors, state / "cache")
@@ -59,10 +59,11 @@ def up(inventory_file: str, say: Say) -> Plan:
 def _grows(old: Cluster, new: Cluster) -> bool:
     """True if the lab of `new` is the one of `old`, or that plus further nodes at the end."""
     before, after = make_plan(old), make_plan(new)
-    return (
-        (before.bridges, before.state_dir, old.storage) == (after.bridges, after.state_dir, new.storage)
-        and after.nodes[: len(before.nodes)] == before.nodes
-    )
+    return (before.bridges, before.state_dir, old.storage) == (
+        after.bridges,
+        after.state_dir,
+        new.storage,
+    ) and after.nodes[: len(before.nodes)] == before.nodes
 
 
 def _claim_state_folder(plan: Plan, *, fresh: bool) -> Path:
@@ -115,11 +116,12 @@ def down(say: Say) -> bool:
     """Take the lab away without a trace but the caches; False if there was none."""
     with holder.locked():
         held = holder.own_holder()
-        if held is None and not network.our_namespaces():
+        left = network.our_namespaces(this_instance())
+        if held is None and not left:
             return False
         if held is None:
             raise LabError(
-                f"namespaces {', '.join(network.our_namespaces())} are there but nobody holds the lab: "
+                f"namespaces {', '.join(left)} are there but nobody holds the lab: "
                 "run `bin/lab up`, then `bin/lab down`"
             )
         plan = make_plan(held.load_cluster())
@@ -130,20 +132,18 @@ def down(say: Say) -> bool:
 
 def _clear(plan: Plan, state: Path) -> None:
     """End the lab's processes, then its network, then its files."""
-    folder = state / "nodes"
-    names = {node.name for node in plan.nodes} | ({p.name for p in folder.iterdir()} if folder.is_dir() else set())
-    for name in sorted(names):
-        stop_node(state, name)
+    for node in plan.nodes:
+        stop_node(plan, node)
     stop_cache(state / "cache")
-    network.disconnect(plan.cidrs)
-    cgroup.remove()
-    _unmount_below(state)
+    network.disconnect(plan)
+    cgroup.remove(plan.instance.group)
+    _refuse_mounts_below(state)
     if (state / MARKER).exists():
         shutil.rmtree(state)
 
 
-def _unmount_below(state: Path) -> None:
-    """Nothing of ours is mounted here (nodes mount in their own namespace); a person's own mount must not be emptied."""
+def _refuse_mounts_below(state: Path) -> None:
+    """Stop at mounts: nodes mount in a namespace of their own, so these are a person's and must not be emptied."""
     inside = f"{state}/"
     mounted = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     if below := [where for where in mounted if where.startswith(inside)]:

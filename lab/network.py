@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lab.errors import CommandFailed, LabError
-from lab.plan import CONTROL_INTERFACE, OUTSIDE, SWITCH, NodePlan, Plan, Port, tbf
+from lab.plan import Instance, NodePlan, Plan, Port, tbf
 from lab.process import end, run
 
 UNREACHABLE_METRIC = "4278198272"
@@ -24,15 +24,28 @@ def connect(plan: Plan) -> None:
     _refuse_foreign_addresses(plan)
     for cidr in plan.cidrs:  # first of all: from here on no packet for the lab can leave this machine
         run(["ip", "route", "replace", "unreachable", cidr, "metric", UNREACHABLE_METRIC])
-    for netns in (SWITCH, OUTSIDE):
+    for netns in (plan.instance.switch, plan.instance.outside):
         _ensure_netns(netns)
-    run(in_netns(SWITCH, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1"))
+    run(in_netns(plan.instance.switch, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1"))
     for bridge in plan.bridges:
-        if not _has_link(SWITCH, bridge.name):
+        if not _has_link(plan.instance.switch, bridge.name):
             # A bridge takes the smallest MTU of its ports unless it was set by hand.
-            run(["ip", "-n", SWITCH, "link", "add", bridge.name, "mtu", str(bridge.mtu), "type", "bridge"])
-        run(["ip", "-n", SWITCH, "addr", "replace", f"{bridge.gateway}/{bridge.prefix}", "dev", bridge.name])
-        run(["ip", "-n", SWITCH, "link", "set", bridge.name, "mtu", str(bridge.mtu), "up"])
+            run(
+                ["ip", "-n", plan.instance.switch, "link", "add", bridge.name, "mtu", str(bridge.mtu), "type", "bridge"]
+            )
+        run(
+            [
+                "ip",
+                "-n",
+                plan.instance.switch,
+                "addr",
+                "replace",
+                f"{bridge.gateway}/{bridge.prefix}",
+                "dev",
+                bridge.name,
+            ]
+        )
+        run(["ip", "-n", plan.instance.switch, "link", "set", bridge.name, "mtu", str(bridge.mtu), "up"])
     _plug_control(plan)
     _plug_outside(plan)
 
@@ -41,62 +54,64 @@ def _refuse_foreign_addresses(plan: Plan) -> None:
     """Stop when this machine already has a way into the lab's range: it would be cut off from it."""
     for cidr in plan.cidrs:
         for line in run(["ip", "-4", "route", "show", "root", cidr]).splitlines():
-            if CONTROL_INTERFACE not in line.split() and not line.startswith("unreachable"):
+            if plan.instance.control_interface not in line.split() and not line.startswith("unreachable"):
                 raise LabError(f"this machine already has a route into {cidr} ({line.strip()}): change the inventory")
 
 
 def _plug_control(plan: Plan) -> None:
-    first = plan.bridges[0]
-    if not (Path("/sys/class/net") / CONTROL_INTERFACE).exists():
-        run(["ip", "link", "add", CONTROL_INTERFACE, "type", "veth", "peer", "name", "uplink", "netns", SWITCH])
-    run(["ip", "-n", SWITCH, "link", "set", "uplink", "mtu", str(first.mtu), "master", first.name, "up"])
-    run(["ip", "addr", "replace", f"{plan.control}/{first.prefix}", "dev", CONTROL_INTERFACE])
-    run(["ip", "link", "set", CONTROL_INTERFACE, "mtu", str(first.mtu), "up"])
+    first, switch, interface = plan.bridges[0], plan.instance.switch, plan.instance.control_interface
+    if not (Path("/sys/class/net") / interface).exists():
+        run(["ip", "link", "add", interface, "type", "veth", "peer", "name", "uplink", "netns", switch])
+    run(["ip", "-n", switch, "link", "set", "uplink", "mtu", str(first.mtu), "master", first.name, "up"])
+    run(["ip", "addr", "replace", f"{plan.control}/{first.prefix}", "dev", interface])
+    run(["ip", "link", "set", interface, "mtu", str(first.mtu), "up"])
 
 
 def _plug_outside(plan: Plan) -> None:
-    if not _has_link(OUTSIDE, "eth0"):
-        run(["ip", "-n", SWITCH, "link", "add", "outside", "type", "veth", "peer", "name", "eth0", "netns", OUTSIDE])
-    run(["ip", "-n", SWITCH, "addr", "replace", f"{plan.outside_gateway}/{plan.outside_prefix}", "dev", "outside"])
-    run(["ip", "-n", SWITCH, "link", "set", "outside", "up"])
-    run(["ip", "-n", OUTSIDE, "addr", "replace", f"{plan.outside}/{plan.outside_prefix}", "dev", "eth0"])
-    run(["ip", "-n", OUTSIDE, "link", "set", "eth0", "up"])
-    run(["ip", "-n", OUTSIDE, "route", "replace", "default", "via", plan.outside_gateway])
+    switch, outside = plan.instance.switch, plan.instance.outside
+    if not _has_link(outside, "eth0"):
+        run(["ip", "-n", switch, "link", "add", "outside", "type", "veth", "peer", "name", "eth0", "netns", outside])
+    run(["ip", "-n", switch, "addr", "replace", f"{plan.outside_gateway}/{plan.outside_prefix}", "dev", "outside"])
+    run(["ip", "-n", switch, "link", "set", "outside", "up"])
+    run(["ip", "-n", outside, "addr", "replace", f"{plan.outside}/{plan.outside_prefix}", "dev", "eth0"])
+    run(["ip", "-n", outside, "link", "set", "eth0", "up"])
+    run(["ip", "-n", outside, "route", "replace", "default", "via", plan.outside_gateway])
 
 
 def plug_node(plan: Plan, node: NodePlan) -> None:
     """Make what is missing of a node's namespace and links, and shape them as declared."""
+    switch = plan.instance.switch
     _ensure_netns(node.netns)
     for port in node.ports:
-        if not _has_link(SWITCH, port.outer):
+        if not _has_link(switch, port.outer):
             inner = ["name", port.inner, "address", port.mac, "mtu", str(port.mtu), "netns", node.netns]
-            run(["ip", "-n", SWITCH, "link", "add", port.outer, "mtu", str(port.mtu), "type", "veth", "peer", *inner])
-        run(["ip", "-n", SWITCH, "link", "set", port.outer, "master", port.bridge, "up"])
+            run(["ip", "-n", switch, "link", "add", port.outer, "mtu", str(port.mtu), "type", "veth", "peer", *inner])
+        run(["ip", "-n", switch, "link", "set", port.outer, "master", port.bridge, "up"])
         run(["ip", "-n", node.netns, "addr", "replace", f"{port.address}/{port.prefix}", "dev", port.inner])
         run(["ip", "-n", node.netns, "link", "set", port.inner, "up"])
-        shape_port(node, port, port.speed_mbit)
+        shape_port(plan, node, port, port.speed_mbit)
     run(["ip", "-n", node.netns, "route", "replace", "default", "via", plan.bridges[0].gateway])
 
 
-def shape_port(node: NodePlan, port: Port, mbit: float, *, egress_only: bool = False) -> None:
+def shape_port(plan: Plan, node: NodePlan, port: Port, mbit: float, *, egress_only: bool = False) -> None:
     """Limit one plug, both ways unless told otherwise: on the node's end what it sends, on ours what it receives."""
     _qdisc(node.netns, port.inner, mbit)
     if not egress_only:
-        _qdisc(SWITCH, port.outer, mbit)
+        _qdisc(plan.instance.switch, port.outer, mbit)
 
 
-def shape(node: NodePlan, mbit: float, *, egress_only: bool = False) -> None:
+def shape(plan: Plan, node: NodePlan, mbit: float, *, egress_only: bool = False) -> None:
     for port in node.ports:
-        shape_port(node, port, mbit, egress_only=egress_only)
+        shape_port(plan, node, port, mbit, egress_only=egress_only)
 
 
 def _qdisc(netns: str, interface: str, mbit: float) -> None:
     run(["tc", "-n", netns, "qdisc", "replace", "dev", interface, "root", *tbf(mbit)])
 
 
-def speeds_mbit(node: NodePlan) -> list[tuple[float, float]]:
+def speeds_mbit(plan: Plan, node: NodePlan) -> list[tuple[float, float]]:
     """Each plug's present limits: what the node may send and what it may receive, Mb/s (0: none)."""
-    return [(_limit(node.netns, port.inner), _limit(SWITCH, port.outer)) for port in node.ports]
+    return [(_limit(node.netns, port.inner), _limit(plan.instance.switch, port.outer)) for port in node.ports]
 
 
 def _limit(netns: str, interface: str) -> float:
@@ -107,7 +122,7 @@ def _limit(netns: str, interface: str) -> float:
 CUTS = "bridge klaster_cuts"
 
 
-def cut(a: NodePlan, b: NodePlan) -> None:
+def cut(plan: Plan, a: NodePlan, b: NodePlan) -> None:
     """Drop everything that passes between two nodes' plugs, on every network that both are in."""
     rules = [f"add table {CUTS}", f"add chain {CUTS} forward {{ type filter hook forward priority 0; }}"]
     for one in a.ports:
@@ -115,13 +130,13 @@ def cut(a: NodePlan, b: NodePlan) -> None:
             if one.bridge == other.bridge:
                 for i, o in ((one.outer, other.outer), (other.outer, one.outer)):
                     rules.append(f'add rule {CUTS} forward iifname "{i}" oifname "{o}" drop')
-    run(in_netns(SWITCH, "nft", "-f", "-"), text_in="\n".join(rules) + "\n")
+    run(in_netns(plan.instance.switch, "nft", "-f", "-"), text_in="\n".join(rules) + "\n")
 
 
 def cuts(plan: Plan) -> list[tuple[str, str]]:
     """The pairs of nodes that are cut now, each once."""
     try:
-        text = run(in_netns(SWITCH, "nft", "list", "table", *CUTS.split()))
+        text = run(in_netns(plan.instance.switch, "nft", "list", "table", *CUTS.split()))
     except CommandFailed:
         return []
     owner = {port.outer: node.name for node in plan.nodes for port in node.ports}
@@ -138,34 +153,45 @@ def cuts(plan: Plan) -> list[tuple[str, str]]:
 def heal(plan: Plan) -> None:
     """Back to what the inventory declares: every link at its speed, none cut."""
     with suppress(CommandFailed):
-        run(in_netns(SWITCH, "nft", "delete", "table", *CUTS.split()))
+        run(in_netns(plan.instance.switch, "nft", "delete", "table", *CUTS.split()))
     for node in plan.nodes:
         for port in node.ports:
-            shape_port(node, port, port.speed_mbit)
+            shape_port(plan, node, port, port.speed_mbit)
 
 
-def disconnect(cidrs: tuple[str, ...]) -> None:
+def disconnect(plan: Plan) -> None:
     """Take away every namespace, interface and route of the lab; what is already gone is fine."""
-    for netns in our_namespaces():
-        with suppress(CommandFailed):
-            end(int(pid) for pid in run(["ip", "netns", "pids", netns]).split())
+    for netns in our_namespaces(plan.instance):
+        end(processes_in(netns))
         run(["ip", "netns", "delete", netns])
     with suppress(CommandFailed):  # its other end went with the namespace, most likely together with it
-        run(["ip", "link", "delete", CONTROL_INTERFACE])
-    for cidr in cidrs:
+        run(["ip", "link", "delete", plan.instance.control_interface])
+    for cidr in plan.cidrs:
         with suppress(CommandFailed):
             run(["ip", "route", "delete", "unreachable", cidr, "metric", UNREACHABLE_METRIC])
 
 
-def our_namespaces() -> list[str]:
+def processes_in(netns: str) -> list[int]:
+    """Every process in one of our namespaces (none if there is no such namespace)."""
+    try:
+        return [int(pid) for pid in run(["ip", "netns", "pids", netns]).split()]
+    except CommandFailed:
+        return []
+
+
+def our_namespaces(instance: Instance) -> list[str]:
     if not NETNS.is_dir():
         return []
-    return sorted(e.name for e in NETNS.iterdir() if e.name == SWITCH or e.name.startswith(f"{SWITCH}-"))
+    return sorted(
+        e.name for e in NETNS.iterdir() if e.name == instance.switch or e.name.startswith(f"{instance.switch}-")
+    )
 
 
 def _ensure_netns(netns: str) -> None:
     path = NETNS / netns
-    if path.exists() and not path.is_mount():  # left by an `ip netns add` that was killed half-way
+    if (
+        path.exists() and path.stat().st_dev == NETNS.stat().st_dev
+    ):  # a mere file, left by an `ip netns add` that was killed half-way
         path.unlink()
     if not path.exists():
         run(["ip", "netns", "add", netns])

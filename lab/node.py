@@ -10,7 +10,7 @@ from lab import cgroup
 from lab.apt import Mirrors
 from lab.cache import apt_lines, cache_url
 from lab.image import SUITE
-from lab.network import NETNS
+from lab.network import NETNS, processes_in
 from lab.plan import NodePlan, Plan
 from lab.process import end, launch, recorded, run, with_argument
 
@@ -23,7 +23,22 @@ root=$1 lower=$2 upper=$3 work=$4 cgroups=$5
 shift 5
 mount -t overlay overlay -o "lowerdir=$lower,upperdir=$upper,workdir=$work" "$root"
 for file in $cgroups; do echo $$ > "$file"; done
-exec "$@"
+while rm -f "$upper/REBOOT_MARK"; do
+  status=0
+  "$@" || status=$?
+  [ -e "$upper/REBOOT_MARK" ] || exit $status
+done
+"""
+REBOOT_MARK = "var/lab-reboots"
+# Without CAP_SYS_BOOT a container can only end; this unit tells the loop above that it wants to come back.
+REBOOT_UNIT = f"""\
+[Unit]
+Description=Tell the lab that this node reboots
+DefaultDependencies=no
+Before=reboot.target
+[Service]
+Type=oneshot
+ExecStart=/bin/touch /{REBOOT_MARK}
 """
 
 
@@ -53,7 +68,7 @@ def start_node(plan: Plan, node: NodePlan, image: Path, mirrors: Mirrors, shared
     """Boot a node that isn't running; its files are as it left them, or bare when it is new."""
     state = Path(plan.state_dir)
     files = NodeFiles(state, node.name)
-    end(with_argument(files.argument))  # one that an interrupted `up` had no time to record
+    stop_node(plan, node)  # what an interrupted `up` had no time to record, or a killed container left
     if not (files.folder / "ready").exists():
         _furnish(plan, node, files, mirrors)
     shutil.rmtree(files.work, ignore_errors=True)
@@ -69,8 +84,19 @@ def start_node(plan: Plan, node: NodePlan, image: Path, mirrors: Mirrors, shared
     if cgroup.is_by_hand():
         argv.append("--keep-unit")
     folders = [str(files.root), str(image), str(files.upper), str(files.work)]
-    groups = " ".join(str(path) for path in cgroup.make(node.name))
-    wrapper = ["unshare", "--mount", "--propagation", "private", "sh", "-c", BOOT, "boot", *folders, groups]
+    groups = " ".join(str(path) for path in cgroup.make(plan.instance.group, node.name))
+    wrapper = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        BOOT.replace("REBOOT_MARK", REBOOT_MARK),
+        "boot",
+        *folders,
+        groups,
+    ]
     with files.console.open("ab") as log:
         launch([*wrapper, *argv], files.record, log)
 
@@ -84,9 +110,15 @@ def _furnish(plan: Plan, node: NodePlan, files: NodeFiles, mirrors: Mirrors) -> 
         path.mkdir(parents=True, exist_ok=True)
     (files.upper / "root").chmod(0o700)
     (files.upper / "root" / ".ssh").chmod(0o700)
+    units = etc / "systemd" / "system"
+    (units / "reboot.target.wants").mkdir(parents=True)
+    (units / "lab-reboots.service").write_text(REBOOT_UNIT)
+    (units / "reboot.target.wants" / "lab-reboots.service").symlink_to("../lab-reboots.service")
     (etc / "hostname").write_text(f"{node.name}\n")
     (etc / "machine-id").write_text(f"{uuid.uuid4().hex}\n")
-    (etc / "hosts").write_text(f"127.0.0.1\tlocalhost\n127.0.1.1\t{node.name}\n::1\tlocalhost\n")  # as Debian's installer
+    (etc / "hosts").write_text(
+        f"127.0.0.1\tlocalhost\n127.0.1.1\t{node.name}\n::1\tlocalhost\n"
+    )  # as Debian's installer
     (etc / "apt" / "sources.list").write_text("\n".join(apt_lines(cache_url(plan), SUITE, mirrors)) + "\n")
     shutil.copy(state / "id_ed25519.pub", files.upper / "root" / ".ssh" / "authorized_keys")
     for suffix, mode in (("", 0o600), (".pub", 0o644)):
@@ -109,9 +141,10 @@ def make_key(path: Path, comment: str) -> None:
     new.rename(path)
 
 
-def stop_node(state: Path, name: str) -> None:
-    """End a node at once, as a power cut would: its processes die with their pid namespace."""
-    files = NodeFiles(state, name)
+def stop_node(plan: Plan, node: NodePlan) -> None:
+    """End a node at once, as a power cut would."""
+    files = NodeFiles(Path(plan.state_dir), node.name)
     pid = recorded(files.record)
     end({*with_argument(files.argument), *([pid] if pid else [])})
-    cgroup.remove(name)
+    end(processes_in(node.netns))  # the container's own init outlives a killed systemd-nspawn
+    cgroup.remove(plan.instance.group, node.name)

@@ -3,18 +3,51 @@
 from __future__ import annotations
 
 import ipaddress
+import os
+import re
 from dataclasses import dataclass
 
 from inventory.model import Cluster
 from lab.errors import LabError
 
-SWITCH = "klab"
-"""Network namespace of the bridges; all other namespaces begin with it too."""
-OUTSIDE = "klab-outside"
-CONTROL_INTERFACE = "klab0"
 PORT = 3142
 """Where the package cache listens (the port that apt caches use)."""
 SMALLEST_PREFIX = 28
+
+
+@dataclass(frozen=True)
+class Instance:
+    """What this machine calls the lab. One lab a machine; the lab's own tests use another name beside it."""
+
+    name: str = "lab"
+
+    @property
+    def group(self) -> str:
+        return f"klaster-{self.name}"
+
+    @property
+    def switch(self) -> str:
+        """Network namespace of the bridges; the nodes' begin with it too."""
+        return f"k{self.name}"
+
+    @property
+    def outside(self) -> str:
+        return f"{self.switch}-outside"
+
+    @property
+    def control_interface(self) -> str:
+        return f"{self.switch}0"
+
+
+NAME_VARIABLE = "KLASTER_LAB_NAME"
+
+
+def this_instance() -> Instance:
+    """The lab that the environment names; LabError for a name that can't be part of an interface's."""
+    name = os.environ.get(NAME_VARIABLE) or "lab"
+    if not re.fullmatch(r"[a-z]{2,8}", name):
+        raise LabError(f'{NAME_VARIABLE}="{name}" is not a lab\'s name: two to eight small letters')
+    return Instance(name)
 
 
 @dataclass(frozen=True)
@@ -55,6 +88,7 @@ class BridgePlan:
 class Plan:
     """The whole lab. `control` is this machine's address in the first network, `outside` one that is in none."""
 
+    instance: Instance
     cluster: str
     state_dir: str
     bridges: tuple[BridgePlan, ...]
@@ -76,13 +110,14 @@ class Plan:
         return (*(bridge.cidr for bridge in self.bridges), self.outside_cidr)
 
 
-def make_plan(cluster: Cluster) -> Plan:
+def make_plan(cluster: Cluster, instance: Instance | None = None) -> Plan:
     """The lab of a cluster; LabError if the inventory is not one of throwaway nodes."""
     if cluster.substrate != "rehearsal" or cluster.state_dir is None:
         raise LabError(
             f'cluster "{cluster.name}" has substrate="{cluster.substrate}" and state_dir={cluster.state_dir!r}: '
             'the lab takes inventories with substrate="rehearsal" and a state_dir (see inventory/lab.py)'
         )
+    instance = instance or this_instance()
     networks = [ipaddress.IPv4Network(network.cidr) for network in cluster.networks]
     bridges = []
     for index, (network, net) in enumerate(zip(cluster.networks, networks, strict=True)):
@@ -90,7 +125,7 @@ def make_plan(cluster: Cluster) -> Plan:
             raise LabError(f'network "{network.name}" ({net}) is too small for a lab: use /{SMALLEST_PREFIX} or larger')
         bridges.append(BridgePlan(f"br{index}", str(net), str(net[1]), net.prefixlen, _largest_mtu(cluster, index)))
     control = str(networks[0][-2])
-    nodes = tuple(_node(cluster, index) for index in range(len(cluster.nodes)))
+    nodes = tuple(_node(cluster, index, instance) for index in range(len(cluster.nodes)))
     reserved = {bridge.gateway: "its switch" for bridge in bridges} | {control: "this machine"}
     for node in nodes:
         for port in node.ports:
@@ -98,7 +133,7 @@ def make_plan(cluster: Cluster) -> Plan:
                 raise LabError(f'node "{node.name}": the lab keeps {port.address} for {reserved[port.address]}')
     beyond = _free_block(networks)
     return Plan(
-        cluster.name, cluster.state_dir, tuple(bridges), nodes, control,
+        instance, cluster.name, cluster.state_dir, tuple(bridges), nodes, control,
         str(beyond[9]), str(beyond[1]), beyond.prefixlen, str(beyond),
     )  # fmt: skip
 
@@ -109,7 +144,7 @@ def _largest_mtu(cluster: Cluster, index: int) -> int:
     return max([network.mtu, *own])
 
 
-def _node(cluster: Cluster, index: int) -> NodePlan:
+def _node(cluster: Cluster, index: int, instance: Instance) -> NodePlan:
     node = cluster.nodes[index]
     ports = []
     for number, network in enumerate(cluster.networks):
@@ -130,7 +165,7 @@ def _node(cluster: Cluster, index: int) -> NodePlan:
                 mtu=link.mtu,
             )
         )
-    return NodePlan(node.name, f"{SWITCH}-{node.name}", tuple(ports))
+    return NodePlan(node.name, f"{instance.switch}-{node.name}", tuple(ports))
 
 
 def _free_block(taken: list[ipaddress.IPv4Network]) -> ipaddress.IPv4Network:

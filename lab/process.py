@@ -19,9 +19,7 @@ def run(argv: Sequence[str], *, text_in: str | None = None, timeout_s: float = 6
     """Run a program to its end and return its stdout; CommandFailed with its last words otherwise."""
     shown = shlex.join(argv)
     try:
-        done = subprocess.run(
-            argv, input=text_in or "", capture_output=True, text=True, timeout=timeout_s, check=False
-        )
+        done = subprocess.run(argv, input=text_in or "", capture_output=True, text=True, timeout=timeout_s, check=False)
     except FileNotFoundError:
         raise CommandFailed(f"{argv[0]} is not installed: run bin/lab, which installs what the lab needs") from None
     except subprocess.TimeoutExpired:
