@@ -252,11 +252,7 @@ def _statement(data: RunData, judgement: Judgement, certified: bool) -> str:
             if run.substrate == "hardware"
             else f"The {run.substrate} of {cluster} passed"
         )
-        said = (
-            f"{passed} at level {run.level}: {counted(len(judgement.nodes), 'node')} and "
-            f"{data.measured_pairs} of {counted(len(data.pairs), 'pair')} passed every check of this run, "
-            "and trained together."
-        )
+        said = f"{passed} at level {run.level}: {_scope(data, judgement)}."
     elif judgement.verdict is Outcome.PASS:
         said = f"Cluster {cluster} is not certified: what was run passed, but only a part was run."
     elif judgement.verdict is Outcome.FAIL:
@@ -267,3 +263,11 @@ def _statement(data: RunData, judgement: Judgement, certified: bool) -> str:
     else:
         said = f"Cluster {cluster} is not certified: the run could not decide. No node is blamed for that."
     return " ".join(part for part in (SUBSTRATE_WORDS[run.substrate], said) if part)
+
+
+def _scope(data: RunData, judgement: Judgement) -> str:
+    subjects = [counted(len(judgement.nodes), "node")]
+    if data.pairs:
+        subjects.append(f"{data.measured_pairs:,} of {counted(len(data.pairs), 'pair')}")
+    together = ", and the nodes trained together" if data.ddp and len(data.ddp[-1].nodes) > 1 else ""
+    return f"{' and '.join(subjects)} passed every check of this run{together}"

@@ -136,6 +136,8 @@ def significant(value: float, digits: int = 3) -> str:
 
 def seconds(value: float) -> str:
     """A time span in the unit that reads best."""
+    if value == 0:
+        return "0 s"
     if value < 0.001:
         return f"{significant(value * 1e6)} µs"
     if value < 1:

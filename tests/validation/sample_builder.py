@@ -170,12 +170,12 @@ class Builder:
         self.stage("cluster", 4.1)
 
     def training(self) -> None:
-        slowest = min(self.share(a, b) for a, b in permutations(self.ranks, 2))
         for count in sorted({1, 2, len(self.ranks)}):
-            self.records.append(self._training(self.ranks[:count], slowest))
+            self.records.append(self._training(self.ranks[:count]))
         self.stage("training", 14.8)
 
-    def _training(self, nodes: tuple[str, ...], slowest: float) -> TrainingRecord:
+    def _training(self, nodes: tuple[str, ...]) -> TrainingRecord:
+        slowest = min((self.share(a, b) for a, b in permutations(nodes, 2)), default=1.0)
         count, steps = len(nodes), 40
         compute, gradient_bytes = 0.020 * max(1.0, count / 2), 1_600_000
         comm = 2 * (count - 1) / count * gradient_bytes * 8 / (slowest * 1e9)
@@ -224,7 +224,7 @@ class Builder:
         )  # fmt: skip
         found += [result for result in whole if (result.subject, result.check) not in said]
         found += results
-        verdict = Outcome(extra.pop("verdict", Outcome.FAIL if culprits else Outcome.PASS))
+        verdict = Outcome(str(extra.pop("verdict", Outcome.FAIL if culprits else Outcome.PASS)))
         drained = {culprit.node for culprit in culprits}
         nodes = {name: Outcome.FAIL if name in drained else Outcome.PASS for name in self.nodes}
         judgement = Judgement.model_validate(
