@@ -40,7 +40,7 @@ CHECKS: tuple[Check, ...] = (
     Check("gpus", "node", "GPUs as declared and locked", "equal, by UUID", "inventory, hardware lock"),
     Check("disk-space", "node", "/, /tmp, /var have space and inodes", "1 GiB or 5 %; 2 % of inodes", "default"),
     Check("storage-mounts", "node", "declared storage is mounted and answers", "mount and type", "inventory"),
-    Check("limits", "node", "limits of a job", "65,536 open files", "slurmd's own limits"),
+    Check("limits", "node", "limits of a job", "4,096 open files", "slurmd's own limits"),
     Check("shared-memory", "node", "shared memory is large enough", "1 GiB or half of memory", "NCCL, data loaders"),
     Check("versions", "node", "torch, numpy, Python, Slurm as elsewhere", "equal", "majority of the nodes"),
     Check("packages", "node", "no package is half-configured", "none", "dpkg --audit"),

@@ -24,8 +24,8 @@ MEMORY_TOLERANCE = 0.05
 """Firmware updates move MemTotal by a little; a lost module is more."""
 DISK_PATHS = ("/", "/tmp", "/var")  # noqa: S108 - looked at, not written
 FREE_BYTES, FREE_SHARE, FREE_INODES_SHARE = 2**30, 0.05, 0.02
-NOFILE = 65_536
-"""Open files of a job: data loaders with many workers and shards run out at the usual 1024."""
+NOFILE_LEAST, NOFILE_GOOD = 4_096, 65_536
+"""Open files of a job: data loaders with many workers and shards run out at the usual 1024, large ones later."""
 SHARED_MEMORY_BYTES = 2**30
 LOCK = "hardware lock"
 
@@ -140,13 +140,15 @@ def limits(subject: Subject) -> Finding:
     unlimited = locked == float("inf")
     measured = f"open files {nofile:.0f}, locked memory {'unlimited' if unlimited else f'{locked / 1024:.0f} KiB'}"
     rdma = bool(answer(subject.probe, "infiniband"))
-    required = f"open files ≥ {NOFILE}" + (", locked memory unlimited (RDMA)" if rdma else "")
-    if nofile < NOFILE and slurmd_runs:
+    required = f"open files ≥ {NOFILE_LEAST}" + (", locked memory unlimited (RDMA)" if rdma else "")
+    if nofile < NOFILE_LEAST and slurmd_runs:
         return failed(measured, required, context, "limits", "set LimitNOFILE=131072 in a drop-in of slurmd.service")
     if not unlimited and rdma:
         return failed(measured, required, context, "limits", "set LimitMEMLOCK=infinity in a drop-in of slurmd.service")
-    advice = "" if unlimited else "locked memory is limited: fine without RDMA, InfiniBand would need it unlimited"
-    return passed(measured, required, context, advice=advice)
+    advice = [] if unlimited else ["locked memory is limited: fine without RDMA, InfiniBand would need it unlimited"]
+    if nofile < NOFILE_GOOD:
+        advice.append(f"fewer than {NOFILE_GOOD} open files: large data loaders may run out")
+    return passed(measured, required, context, advice="; ".join(advice))
 
 
 def shared_memory(subject: Subject) -> Finding:
@@ -196,13 +198,18 @@ def _versions(subject: Subject) -> dict[str, str]:
 
 
 def packages(subject: Subject) -> Finding:
-    complaints = output(subject.probe, "packages").strip()
+    """Half-configured packages make the next installation fail, with an error about something else."""
+    complaints, required = output(subject.probe, "packages").strip(), "none half-configured"
     if not complaints:
-        return passed("none half-configured", "none half-configured", "dpkg --audit")
+        return passed(required, required, "dpkg --audit")
+    if "Another process has locked" in complaints:
+        remedy = "wait until apt on the node is done, then validate again"
+        return inconclusive("packages are being installed just now", remedy, required, "dpkg --audit")
     names = [line.split()[0] for line in complaints.splitlines() if line.startswith(" ") and line.strip()]
     remedy = "on the node: dpkg --configure -a; apt-get -f install"
-    measured = f"half-configured: {', '.join(names) or complaints.splitlines()[0]}"
-    return failed(measured, "none half-configured", "dpkg --audit", "packages", remedy, evidence=complaints)
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    measured = f"half-configured: {shown or complaints.splitlines()[0]}"
+    return failed(measured, required, "dpkg --audit", "packages", remedy, evidence=complaints[:1000])
 
 
 def identity(subject: Subject) -> Finding:

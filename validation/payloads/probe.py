@@ -206,7 +206,12 @@ def versions(venv):
     if not os.path.exists(f"{venv}/bin/python"):
         venv = ""  # the distribution's packages then
     path = [f"{venv}/lib/{name}/site-packages" for name in os.listdir(f"{venv}/lib")] if venv else sys.path
-    found = {dist.metadata["Name"].lower(): dist.version for dist in metadata.distributions(path=path)}
+    wanted = ("torch", "numpy")
+    found = {}
+    for dist in metadata.distributions(path=path):
+        name = (dist.metadata["Name"] or "").lower()  # a package that is being installed has none yet
+        if name in wanted:
+            found.setdefault(name, dist.version)
     python = command(f"{venv}/bin/python", "-V")["stdout"].split()[-1] if venv else platform.python_version()
     return {"python": python, "torch": found.get("torch", ""), "numpy": found.get("numpy", "")}
 
