@@ -1,30 +1,38 @@
-"""A cluster of three PCs at home. Copy this file, change it, and run the two commands of README."""
+"""A cluster of three PCs at home: copy this file, describe your own machines, and run the two commands of README."""
 
 from inventory.model import Cluster, Gpu, Link, Network, Node, Ssh, Team, User
 
 CLUSTER = Cluster(
+    # Stands in reports and certificates.
     name="home",
-    # The network that all nodes are in. Say the speed of the cable and switch port, not what you hope for:
-    # bandwidth is judged by it.
+    # The network that all nodes are in. Give the speed of cable, port and switch, not what you hope for: bandwidth
+    # is judged by it. A usual home network is 1 (gigabit). A Wi-Fi link is no link for a cluster.
     networks=(Network(name="lan", cidr="192.168.1.0/24", speed_gbps=1),),
     nodes=(
-        # Exactly one node is the controller (the head). It may compute too.
+        # Exactly one node is the controller: Slurm's brain, best the PC that is always on. Here it computes too.
         Node(name="attic", address="192.168.1.10", roles=("controller", "compute")),
-        # A PC with two graphics cards and a faster port than the others.
+        # A PC with two graphics cards, and a faster port than the network's.
+        # `nvidia-smi -L` prints the cards' names; the NVIDIA driver must be installed already.
         Node(
             name="desk",
             address="192.168.1.11",
             gpus=(Gpu(model="NVIDIA GeForce RTX 3090", count=2),),
             links=(Link(network="lan", speed_gbps=2.5),),
         ),
+        # The shortest node: it computes, on its processor.
         Node(name="cellar", address="192.168.1.12"),
         # To add a node, add a line here and run the two commands again.
     ),
-    # An account that can use sudo without a password (or root), and the key it is reached with.
+    # The account that logs in to the nodes: root, or one that may use sudo without a password. And its private key.
     ssh=Ssh(user="root", key="~/.ssh/id_ed25519"),
+    # People, and the teams they are in: checked today, made into accounts by a later version (CHANGELOG.md). Keep a
+    # person's uid for ever: files belong to the number, not to the name.
     teams=(Team(name="family"),),
     users=(User(name="alex", uid=10_001, teams=("family",), administrator=True),),
+    # A node with GPUs needs a CUDA build of torch. Make a lock of it (docs/weekend-guide.md says how), add TrainingEnv
+    # to the import above, and say where the lock is. Nodes without GPUs get Debian's own build, without this line.
+    # training=TrainingEnv(lock_file="inventory/torch-cuda.lock"),
 )
 
-# pyinfra reads its groups from here. Leave this line last.
+# pyinfra reads its hosts from here. Leave this line last.
 globals().update(CLUSTER.groups(__file__))

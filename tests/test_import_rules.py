@@ -150,6 +150,18 @@ def test_a_file_can_be_read_in_one_sitting(name: str) -> None:
     assert lines <= LONGEST_FILE, f"{name} has {lines} lines; split it below {LONGEST_FILE}, better below 250"
 
 
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("tests/")])
+def test_every_test_says_what_holds(name: str) -> None:
+    """Each test has one sentence of behaviour as its docstring."""
+    tests = [node for node in ast.walk(_tree(name)) if isinstance(node, ast.FunctionDef) and _is_test(node, name)]
+    silent = [node.name for node in tests if not (ast.get_docstring(node) or "").rstrip().endswith((".", ":"))]
+    assert silent == [], f"{name}: no sentence of behaviour in {', '.join(silent)}"
+
+
+def _is_test(node: ast.FunctionDef, name: str) -> bool:
+    return node.name.startswith("test_") and Path(name).name.startswith("test_")
+
+
 def _acts(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
 
