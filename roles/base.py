@@ -11,12 +11,13 @@ from inventory.hardware import HardwareLock
 from inventory.model import DEPLOY_ACCOUNT, DEPLOY_HOME, Cluster, Node
 from roles.facts import site
 from roles.operations.accounts import Account, accounts
+from roles.operations.configure import configure
 from roles.operations.packages import packages
-from roles.operations.settle import Unit, settle
+from roles.operations.settle import Unit
 from roles.operations.template import render
-from roles.operations.tree import Directory, File, Tree, tree
+from roles.operations.tree import Directory, File, Tree
 
-PACKAGES = ("chrony", "sudo", "python3", "iproute2", "iputils-ping", "procps", "ca-certificates", "curl")
+PACKAGES = ("chrony", "sudo", "python3", "iproute2", "iputils-ping", "procps", "ca-certificates", "curl", "nftables")
 
 ACCOUNTS = (
     # Below Debian's first dynamic system uid that sysusers hands out (it counts down from 999) by a safe distance.
@@ -141,5 +142,9 @@ ACTIONS = {
 def deploy() -> None:
     packages(name="Install base packages", wanted=PACKAGES)
     accounts(name="Create the system accounts with fixed uids", wanted=ACCOUNTS)
-    tree(name="Configure names, time, limits, ssh and sleep", plan=_plan_here)
-    settle(name="Run chrony and ssh", units=(Unit("chrony.service"), Unit("ssh.service")), actions=ACTIONS)
+    configure(
+        name="Configure names, time, limits, ssh and sleep",
+        plan=_plan_here,
+        units=(Unit("chrony.service"), Unit("ssh.service")),
+        actions=ACTIONS,
+    )

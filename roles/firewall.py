@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from pyinfra.api.command import FunctionCommand, PyinfraCommand, StringCommand
+from pyinfra.api.command import FunctionCommand, PyinfraCommand
 from pyinfra.api.facts import FactBase
 from pyinfra.api.operation import operation
 from pyinfra.connectors.ssh import SSHConnector
@@ -15,10 +15,9 @@ from pyinfra.context import host
 
 from inventory.model import Cluster, Node
 from roles.facts import site
-from roles.operations.packages import packages
-from roles.operations.settle import settle
+from roles.operations.configure import configure, sh
 from roles.operations.template import render
-from roles.operations.tree import Directory, File, Tree, tree
+from roles.operations.tree import Directory, File, Tree
 
 RULES = "/etc/klaster/firewall.nft"
 APPLIED = "/var/lib/klaster/firewall.applied"
@@ -95,18 +94,14 @@ def apply_rules() -> Generator[PyinfraCommand, None, None]:
         return
     before = "/var/lib/klaster/firewall.before"
     undo = f"nft delete table inet klaster; [ ! -s {before} ] || nft -f {before}"
-    yield _sh(
+    yield sh(
         f"set -e; nft -c -f {RULES}; nft list table inet klaster > {before} 2>/dev/null || : > {before}; "
         f"systemctl stop {REVERT}.timer 2>/dev/null || true; systemctl reset-failed {REVERT} 2>/dev/null || true; "
         f"systemd-run --quiet --unit={REVERT} --on-active={REVERT_AFTER_S} /bin/sh -c {shlex.quote(undo)}; "
         f"nft -f {RULES}"
     )
     yield FunctionCommand(_new_connection, (), {})
-    yield _sh(f"systemctl stop {REVERT}.timer && {_HASHES} > {APPLIED}")
-
-
-def _sh(script: str) -> StringCommand:
-    return StringCommand("sh", "-c", shlex.quote(script))
+    yield sh(f"systemctl stop {REVERT}.timer && {_HASHES} > {APPLIED}")
 
 
 @operation()
@@ -115,7 +110,7 @@ def open_up() -> Generator[PyinfraCommand, None, None]:
     if not host.get_fact(Applied):
         host.noop("no rules of ours are loaded")
         return
-    yield _sh(f"systemctl disable --now klaster-firewall; nft delete table inet klaster; rm -f {APPLIED}")
+    yield sh(f"systemctl disable --now klaster-firewall; nft delete table inet klaster; rm -f {APPLIED}")
 
 
 def deploy() -> None:
@@ -123,10 +118,9 @@ def deploy() -> None:
     if not cluster.firewall.enabled:
         open_up(name="Leave the firewall off")
         return
-    packages(name="Install nftables", wanted=("nftables",))
-    tree(name="Write the firewall's rules", plan=lambda: plan(site.cluster(), site.node()))
-    apply_rules(name="Load the rules, undone unless a new ssh connection arrives")
-    settle(
-        name="Load the rules at boot",
+    configure(
+        name="Write the firewall's rules",
+        plan=lambda: plan(site.cluster(), site.node()),
         actions={"enable-firewall": "systemctl daemon-reload && systemctl enable --quiet klaster-firewall.service"},
     )
+    apply_rules(name="Load the rules, undone unless a new ssh connection arrives")

@@ -16,9 +16,26 @@ from roles.facts.hardware import Hardware
 
 
 def changes(old: FoundNode, new: FoundNode) -> list[str]:
-    """Each field that differs, as `memory_mib: 65536 → 32768`."""
-    before, after = old.model_dump(), new.model_dump()
-    return [f"{name}: {before[name]} → {after[name]}" for name in before if before[name] != after[name]]
+    """What differs, down to the field: `memory_mib: 65536 → 32768`, `gpus 1: NVIDIA X → gone`, `nics eth0 mtu: …`."""
+    before, after = _flat(old), _flat(new)
+    return [
+        f"{name}: {before.get(name, 'not there')} → {after.get(name, 'gone')}"
+        for name in dict.fromkeys((*before, *after))
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _flat(node: FoundNode) -> dict[str, str]:
+    """Each fact under its own name; parts of a list by their name (NICs, disks) or index (GPUs)."""
+    facts: dict[str, str] = {}
+    for field, value in node.model_dump().items():
+        if field not in ("gpus", "nics", "disks"):
+            facts[field] = str(value)
+            continue
+        for part in value:
+            label = part.get("name", part.get("index"))
+            facts |= {f"{field} {label} {key}": str(text) for key, text in part.items() if key not in ("name", "index")}
+    return facts
 
 
 def describe(node: FoundNode) -> str:

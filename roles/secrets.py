@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyinfra.context import host
 
 from inventory.loading import secrets_path
+from roles.operations.configure import configure
 from roles.operations.secret_store import SecretStore
-from roles.operations.settle import settle
-from roles.operations.tree import File, Tree, tree
+from roles.operations.tree import File, Tree
 
 CA_FILE = "/usr/local/share/ca-certificates/klaster.crt"
 
@@ -24,8 +24,8 @@ def _plan_here() -> Tree:
 
 
 def deploy() -> None:
-    tree(name="Hand out the cluster's CA certificate", plan=_plan_here)
-    settle(
+    configure(
         name="Trust the cluster's CA",
+        plan=_plan_here,
         actions={"update-ca-certificates": "update-ca-certificates 2>&1 | tail -1"},
     )

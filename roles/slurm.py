@@ -16,11 +16,12 @@ from inventory.model import Cluster, Node
 from roles.facts import site
 from roles.facts.slurm import SlurmNodes, SlurmState
 from roles.operations.barrier import barrier
+from roles.operations.configure import configure, sh
 from roles.operations.packages import packages
 from roles.operations.secret_store import SecretStore
-from roles.operations.settle import Unit, settle
+from roles.operations.settle import Unit
 from roles.operations.template import render
-from roles.operations.tree import Directory, File, Tree, tree
+from roles.operations.tree import Directory, File, Tree
 
 QUARANTINE = "klaster:quarantine:uncertified run=none"
 REGISTER_DEADLINE_S = 60
@@ -147,39 +148,37 @@ def registered() -> Generator[StringCommand, None, None]:
         return
     names = shlex.quote(",".join(waiting))
     check = f"scontrol show nodes -o {names} | grep -cE 'State=[A-Z+]*(NOT_RESPONDING|UNKNOWN|DOWN)|State=[A-Z+]*[*]'"
-    yield StringCommand(
-        "sh",
-        "-c",
-        shlex.quote(
-            f'n=0; while [ "$({check})" != 0 ]; do n=$((n+1)); if [ "$n" -ge {REGISTER_DEADLINE_S} ]; then '
-            f"echo 'slurmd did not register within {REGISTER_DEADLINE_S} s:' >&2; sinfo -N -l >&2; exit 1; fi; "
-            "sleep 1; done"
-        ),
+    yield sh(
+        f'n=0; while [ "$({check})" != 0 ]; do n=$((n+1)); if [ "$n" -ge {REGISTER_DEADLINE_S} ]; then '
+        f"echo 'slurmd did not register within {REGISTER_DEADLINE_S} s:' >&2; sinfo -N -l >&2; exit 1; fi; "
+        "sleep 1; done"
     )
+
+
+def _munge_plan_here() -> Tree:
+    return munge_plan(SecretStore(secrets_path(host.data.inventory_file)).munge_key())
 
 
 def deploy() -> None:
     node = site.node()
     controller, compute = "controller" in node.roles, "compute" in node.roles
     packages(name="Install munge and Slurm", wanted=wanted_packages(node))
-    tree(
-        name="Hand out the munge key",
-        plan=lambda: munge_plan(SecretStore(secrets_path(host.data.inventory_file)).munge_key()),
-    )
-    settle(name="Run munge", units=(Unit("munge.service"),))
-    barrier(name="munge runs everywhere")
+    configure(name="Run munge with the cluster's key", plan=_munge_plan_here, units=(Unit("munge.service"),))
     if controller:
-        tree(name="Configure the controller", plan=lambda: controller_plan(site.cluster(), site.lock()))
-        settle(
+        configure(
             name="Run slurmctld",
+            plan=lambda: controller_plan(site.cluster(), site.lock()),
             units=(Unit("slurmctld.service"),),
             actions={"reconfigure-slurm": "! systemctl is-active -q slurmctld || scontrol reconfigure"},
         )
         quarantine(name="Quarantine nodes without a certificate")
     barrier(name="The controller runs")
     if compute:
-        tree(name="Configure slurmd", plan=lambda: compute_plan(site.cluster(), site.node()))
-        settle(name="Run slurmd", units=(Unit("slurmd.service"),))
+        configure(
+            name="Run slurmd",
+            plan=lambda: compute_plan(site.cluster(), site.node()),
+            units=(Unit("slurmd.service"),),
+        )
     barrier(name="slurmd runs everywhere")
     if controller:
         registered(name="Wait until every slurmd is registered")

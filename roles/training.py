@@ -9,7 +9,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyinfra.api.command import PyinfraCommand, StringCommand
+from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.operation import operation
 from pyinfra.context import host
 
@@ -17,6 +17,7 @@ from inventory.hardware import FoundNode
 from inventory.model import Cluster, Node, TrainingEnv
 from roles.facts import site
 from roles.facts.node_state import NodeState
+from roles.operations.configure import sh
 from roles.operations.packages import install_commands
 
 DEBIAN = ("python3-torch", "python3-numpy")
@@ -83,7 +84,7 @@ def torch() -> Generator[PyinfraCommand, None, None]:
     """Install what the plan says for this node."""
     wanted = plan(site.cluster().training, site.node(), site.lock().nodes.get(host.name), _lock_text(site.cluster()))
     if wanted.refusal:
-        yield _sh(f"echo {shlex.quote(wanted.refusal)} >&2; exit 1")
+        yield sh(f"echo {shlex.quote(wanted.refusal)} >&2; exit 1")
         return
     stamp = f"{wanted.venv}/{STAMP}"
     found = host.get_fact(NodeState, packages=wanted.packages, paths=(stamp,) if wanted.venv else ())
@@ -94,14 +95,10 @@ def torch() -> Generator[PyinfraCommand, None, None]:
     if not commands:
         host.noop("torch is there")
     for command in commands:
-        shell = _sh(command)
+        shell = sh(command)
         if command.startswith("cat > "):
             shell.connector_arguments["_stdin"] = wanted.lock_text
         yield shell
-
-
-def _sh(script: str) -> StringCommand:
-    return StringCommand("sh", "-c", shlex.quote(script))
 
 
 def _lock_text(cluster: Cluster) -> str:

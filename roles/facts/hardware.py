@@ -22,7 +22,8 @@ _SECTIONS: Mapping[str, str] = {
     # Bridges, containers' veths and tunnels come and go with software; in a container (the lab) every NIC is a veth.
     "nics": "for d in /sys/class/net/*; do n=${d##*/}; case $n in lo|docker*|podman*|veth*|br-*|cni*) continue;; esac; "
     'if [ -e $d/device ] || grep -qs "DEVTYPE=bond" $d/uevent || systemd-detect-virt -cq; then '
-    'echo "$n $(cat $d/speed 2>/dev/null || echo -) $(cat $d/mtu)"; fi; done',
+    # The speed that a veth reports (10 Gb/s) is made up.
+    's=$(cat $d/speed 2>/dev/null || echo -); ! systemd-detect-virt -cq || s=-; echo "$n $s $(cat $d/mtu)"; fi; done',
     "disks": "lsblk -J -b -d -e 1,7,11,43,251,252 -o NAME,SIZE,ROTA,MODEL",
     "cgroup": "cat /sys/fs/cgroup/cgroup.controllers",
     "gpus": "timeout 20 nvidia-smi --query-gpu=index,name,uuid,memory.total,pci.bus_id --format=csv,noheader,nounits",

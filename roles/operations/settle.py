@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyinfra.api.command import StringCommand
-from pyinfra.api.operation import operation
-from pyinfra.context import host
-
-from roles.facts.node_state import PENDING, NodeState, State, UnitState
+from roles.facts.node_state import PENDING, State, UnitState
 
 START_DEADLINE_S = 30
 
@@ -61,16 +57,3 @@ def _verify(unit: str) -> str:
         f"systemctl is-active -q {name} || {{ echo {name} does not stay up, its last lines: >&2; "
         f"journalctl -u {name} -n 15 --no-pager -o cat >&2; systemctl status --no-pager -n 0 {name} >&2; exit 1; }}"
     )
-
-
-@operation()
-def settle(
-    units: Sequence[Unit] = (), actions: Mapping[str, str] | None = None
-) -> Generator[StringCommand, None, None]:
-    """Satisfy this role's pending actions, then have its units enabled and running."""
-    found = host.get_fact(NodeState, units=tuple(unit.name for unit in units))
-    commands = settle_commands(units, actions or {}, found)
-    if not commands:
-        host.noop("nothing is pending, every unit runs")
-    for command in commands:
-        yield StringCommand("sh", "-c", shlex.quote(command))

@@ -1,4 +1,4 @@
-"""A tree of configuration files in one operation: compare by hash in one round trip, write what differs in another."""
+"""A tree of configuration files: what of it a node lacks, and the script that writes just that."""
 
 from __future__ import annotations
 
@@ -8,14 +8,9 @@ import io
 import shlex
 import tarfile
 import textwrap
-from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
-from pyinfra.api.command import StringCommand
-from pyinfra.api.operation import operation
-from pyinfra.context import host
-
-from roles.facts.node_state import PENDING, FileState, NodeState, State
+from roles.facts.node_state import PENDING, FileState, State
 
 NEW = ".klaster-new"
 """Suffix of a file that is being written; renamed over the old one when it is complete."""
@@ -23,7 +18,7 @@ NEW = ".klaster-new"
 
 @dataclass(frozen=True)
 class File:
-    """A file with its whole content. `triggers` are remembered on the node until `settle` has done them."""
+    """A file with its whole content. `triggers` are remembered on the node until `configure` has done them."""
 
     path: str
     content: str
@@ -53,6 +48,10 @@ class Tree:
     directories: tuple[Directory, ...] = ()
     absent: tuple[str, ...] = ()
 
+    @property
+    def paths(self) -> list[str]:
+        return [file.path for file in self.files] + [d.path for d in self.directories] + list(self.absent)
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -62,6 +61,10 @@ class Difference:
 
     def __bool__(self) -> bool:
         return bool(self.files or self.directories or self.absent)
+
+    @property
+    def triggers(self) -> list[str]:
+        return list(dict.fromkeys(trigger for file in self.files for trigger in file.triggers))
 
 
 def differences(wanted: Tree, found: State) -> Difference:
@@ -104,8 +107,7 @@ def write_script(change: Difference) -> str:
         )
     if change.files:
         lines.append("base64 -d | tar -x -p -m -C / -f -")
-    for trigger in dict.fromkeys(trigger for file in change.files for trigger in file.triggers):
-        lines.append(f": > {shlex.quote(f'{PENDING}/{trigger}')}")
+    lines += [f": > {shlex.quote(f'{PENDING}/{trigger}')}" for trigger in change.triggers]
     lines += [f"mv -f -T {shlex.quote(file.path + NEW)} {shlex.quote(file.path)}" for file in change.files]
     lines += [f"rm -f {shlex.quote(path)}" for path in change.absent]
     return "\n".join(lines)
@@ -122,19 +124,3 @@ def tar_of(files: tuple[File, ...]) -> str:
             member.uname, member.gname = file.owner, file.group
             archive.addfile(member, io.BytesIO(data))
     return "\n".join(textwrap.wrap(base64.b64encode(buffer.getvalue()).decode(), 76))
-
-
-@operation()
-def tree(plan: Callable[[], Tree]) -> Generator[StringCommand, None, None]:
-    """Bring files and directories to what `plan()` says; it is called when the operation runs, not before."""
-    wanted = plan()
-    paths = [f.path for f in wanted.files] + [d.path for d in wanted.directories] + list(wanted.absent)
-    found = host.get_fact(NodeState, paths=paths)
-    change = differences(wanted, found)
-    if not change:
-        host.noop(f"{len(paths)} paths are as they should be")
-        return
-    command = StringCommand("sh", "-c", shlex.quote(write_script(change)))
-    if change.files:
-        command.connector_arguments["_stdin"] = tar_of(change.files)
-    yield command

@@ -66,8 +66,9 @@ def test_half_an_answer_is_an_error() -> None:
 
 
 def test_changes_name_field_and_values() -> None:
-    """A lost card is said with the field it is in."""
+    """A lost card and another MTU are said with the part and the field."""
     assert hardware.changes(found(), found()) == []
     lost = hardware.changes(found(gpus=(gpu(0), gpu(1))), found(gpus=(gpu(0),)))
-    assert len(lost) == 1
-    assert lost[0].startswith("gpus: ")
+    assert "gpus 1 model: NVIDIA X → gone" in lost
+    nic = found().nics[0].model_copy(update={"mtu": 9000})
+    assert hardware.changes(found(), found(nics=(nic,))) == ["nics enp1s0 mtu: 1500 → 9000"]
