@@ -48,7 +48,7 @@ def rule(unit: Unit, evidence: Evidence, readings: Readings, scale: float = 1.0)
 def vote(record: FanInRecord, unit: Unit, evidence: Evidence, readings: Readings, scale: float) -> str:
     """`node`, `links`, or an empty text for a measurement that was disturbed or lies between."""
     declared = evidence.declared_gbps(unit.node)
-    flows = [_level_gbps(unit, partner, evidence, readings) for partner in record.partners]
+    flows = [_flow_gbps(unit, partner, evidence, readings, scale) for partner in record.partners]
     if record.error or declared is None or any(flow is None for flow in flows):
         return ""
     if record.total_gbps * scale >= limits.CLEAR * declared:
@@ -75,19 +75,17 @@ def wish(unit: Unit, evidence: Evidence, readings: Readings, preferred: Iterable
 
 
 def candidates(unit: Unit, readings: Readings) -> list[tuple[str, str]]:
-    """Pairs of low partners of comparable level; with a partner that is good anyway there is nothing to ask."""
-    levels = {p: readings.level(pair_of(unit, p)) for p in partners_of(unit, readings)}
-    useful = sorted(p for p, level in levels.items() if level)
-    return [
-        (a, b)
-        for a, b in combinations(useful, 2)
-        if min(levels[a] or 0, levels[b] or 0) >= limits.FAN_IN_COMPARABLE * max(levels[a] or 0, levels[b] or 0)
-    ]
+    """Pairs of partners with comparable flows; alike ones only, where there are any."""
+    flows = {p: flow for p in partners_of(unit, readings) if (flow := readings.capability(pair_of(unit, p)))}
+    alike = {(a, b): min(flows[a], flows[b]) / max(flows[a], flows[b]) for a, b in combinations(sorted(flows), 2)}
+    best = [pair for pair, ratio in alike.items() if ratio >= limits.FAN_IN_ALIKE]
+    return best or [pair for pair, ratio in alike.items() if ratio >= limits.FAN_IN_COMPARABLE]
 
 
-def _level_gbps(unit: Unit, partner: str, evidence: Evidence, readings: Readings) -> float | None:
-    level, declared = readings.level(pair_of(unit, partner)), evidence.declared_gbps(unit.node, partner)
-    return None if level is None or declared is None else level * declared
+def _flow_gbps(unit: Unit, partner: str, evidence: Evidence, readings: Readings, scale: float) -> float | None:
+    """What one flow alone brings, in real Gb/s also where the readings are relative to a slow fleet."""
+    share, declared = readings.capability(pair_of(unit, partner)), evidence.declared_gbps(unit.node, partner)
+    return share * declared / scale if declared else None
 
 
 def _words(record: FanInRecord) -> str:

@@ -10,14 +10,18 @@ NAME_BELOW = 0.77
 """Retests must be LOW one by one, and their median below this, before anybody is named."""
 RETESTS = 3
 """Valid LOW retests before a name is given."""
+LINK_RETESTS = 4
+"""The same for a link in a fleet of more than four: there are many links, and each was planned only once or twice."""
 RETESTS_AT_MOST = 5
 """Valid retests that still disagree after so many are INCONCLUSIVE."""
 GOOD_RETESTS = 2
 """Good retests that clear a suspect: a lasting fault cannot give two."""
-VOIDS_AT_MOST = 6
-"""Voided retests (the control pair was low too) after which the fleet is too noisy to judge."""
+VOIDS_AT_MOST = 8
+"""Voided retests (the control pair was low too) after which the fleet is too noisy to judge; pauses grow meanwhile."""
 SPACING_S = 3.0
-"""Pause before a retest: about two rounds at 1 Gb/s, the length of a noise episode in simulation and in the lab."""
+"""Pause before a retest: about two rounds at 1 Gb/s, the mean length of a noise episode in simulation."""
+SPACING_AT_MOST_S = 12.0
+"""Every second retest of a suspect waits longer, up to here, so as to outlast a long episode."""
 CLUSTER_SHARE = 0.80
 """More than this share of nodes never clear: the cluster is the suspect, not its nodes."""
 FLEET_ROUNDS = 3
@@ -33,8 +37,10 @@ VOID_SHARE = 0.30
 FAN_IN_VOTES = 2
 """Lead in concordant fan-in measurements that decides between the node and its links."""
 FAN_IN_AT_MOST = 6
-FAN_IN_COMPARABLE = 0.3
+FAN_IN_COMPARABLE = 0.35
 """The weaker partner must bring this share of the stronger one, or two flows say no more than one."""
+FAN_IN_ALIKE = 0.65
+"""Partners this much alike are preferred: the more alike, the further apart are one flow and the sum of two."""
 
 COLLECTIVE_SLACK = 1.15
 """All-reduce time ÷ the time that the slowest pair's bandwidth allows (2(n−1)/n · S ÷ bandwidth)."""

@@ -12,7 +12,7 @@ from validation.verdicts import limits
 from validation.verdicts.evidence import Directed, Evidence
 from validation.verdicts.fan_in import FanIn, rule, wish
 from validation.verdicts.readings import Reading, Readings
-from validation.verdicts.retests import Decision, RoundBuilder, decide, undirected
+from validation.verdicts.retests import Decision, Need, RoundBuilder, decide, undirected
 from validation.verdicts.suspects import Unit, ends, pair_of, partners_of, suspects
 
 FLEET_NODES = 3
@@ -45,7 +45,7 @@ class Locator:
         self.first = suspects(readings)
         self.found = Located()
         self.cleared: set[Unit] = set()
-        self.needs: list[list[Directed]] = []
+        self.needs: list[Need] = []
 
     def locate(self) -> Located:
         if repeats := self._void_rounds():
@@ -74,7 +74,7 @@ class Locator:
             else:
                 self.found.open_units[unit] = said
                 if said == "more":
-                    self.needs.append(self._options(unit))
+                    self.needs.append(self._need(unit))
 
     def _unit_retests(self, unit: Unit) -> Decision:
         pairs = self._telling_pairs(unit)
@@ -86,10 +86,10 @@ class Locator:
         pairs = [pair_of(unit, partner) for partner in partners_of(unit, self.readings)]
         return [pair for pair in pairs if not self.first.intersection(set(ends(pair)) - {unit})] or pairs
 
-    def _options(self, unit: Unit) -> list[Directed]:
-        """The pairs to retest this unit with: the partner least used so far first."""
-        pairs = self._telling_pairs(unit)
-        return sorted(pairs, key=lambda pair: (self._retest_rounds(pair), pair))
+    def _need(self, unit: Unit) -> Need:
+        """The partner least used so far comes first."""
+        rounds = {pair: self._retest_rounds(pair) for pair in self._telling_pairs(unit)}
+        return Need(sorted(rounds, key=lambda pair: (rounds[pair], pair)), sum(rounds.values()))
 
     def _retest_rounds(self, pair: Directed) -> int:
         return sum(r.purpose == "retest" for r in self.readings.by_pair[pair])
@@ -137,13 +137,14 @@ class Locator:
         return self.readings.good(pair) or (level is not None and level >= enough)
 
     def _judge_link(self, pair: Directed) -> None:
-        said = decide(self.readings.retests(pair), self.readings.voids(lambda r: r.pair == pair))
+        needed = limits.RETESTS if self.readings.small else limits.LINK_RETESTS
+        said = decide(self.readings.retests(pair), self.readings.voids(lambda r: r.pair == pair), needed)
         if said == "low":
             self.found.links.add(pair)
         elif said != "good":
             self.found.open_pairs[pair] = said
             if said == "more":
-                self.needs.append([pair])
+                self.needs.append(Need([pair], self._retest_rounds(pair)))
 
     # --- the fleet as a whole ------------------------------------------------------------------------------------
 
@@ -186,12 +187,17 @@ class Locator:
             return
         everybody = {unit.node for unit in self.found.named} == set(self.readings.nodes)
         nobody = not self.found.named and not self.found.open_units
-        if everybody:
+        if everybody or self._most_and_no_good_one():
             self._everybody_named()
         elif nobody and self._equal([self.readings.level(p) or 0 for p in self.readings.pairs]):
             self.found.cluster = True
         else:
             self._judge_links()
+
+    def _most_and_no_good_one(self) -> bool:
+        """More than half of the nodes are limited and no other is proved good: the cluster, or it stays open."""
+        named = self.found.named_nodes()
+        return bool(self.found.open_units) and not self.cleared and 2 * len(named) > len(self.readings.nodes)
 
     def _unit_fleet(self, unit: Unit) -> Decision:
         pairs = [pair_of(unit, partner) for partner in partners_of(unit, self.readings)]
@@ -210,14 +216,15 @@ class Locator:
         if self._equal([c for unit, c in capacities.items() if unit not in worse]):
             self.found.cluster = True
             self.found.named = {unit: found for unit, found in self.found.named.items() if unit in worse}
+        elif self.found.open_units:
+            self.found.unclear_cluster, self.found.named = "unequal", {}
 
     def _judge_many(self, rounds: list[list[Reading]]) -> None:
         """More than four: steady and equal is the cluster; then each against the fleet, to find who is worse still."""
         medians = sorted(median(r.share for r in readings) for readings in rounds)
         steady = medians[-1] <= limits.STEADY * median(medians)
         levels = sorted(self.readings.level(p) or 0 for p in self.readings.pairs)
-        inner = levels[len(levels) // 4 : len(levels) - len(levels) // 10]
-        if not steady or not self._equal(inner):
+        if not steady or not self._most_are_equal():
             self.found.unclear_cluster = "unsteady" if not steady else "unequal"
             return
         self.found.cluster = True
@@ -229,6 +236,16 @@ class Locator:
             self.found.named, self.found.links = relative.named, relative.links
             self.found.wanted += relative.wanted
             self.found.open_units, self.found.open_pairs = relative.open_units, relative.open_pairs
+
+    def _most_are_equal(self) -> bool:
+        """But for less than a third of the nodes, which may be worse still, all can do the same."""
+        best: dict[str, float] = dict.fromkeys(self.readings.nodes, 0.0)
+        for pair in self.readings.pairs:
+            for node in pair:
+                best[node] = max(best[node], self.readings.level(pair) or 0.0)
+        usual = median(best.values())
+        equal = [share for share in best.values() if share * limits.FLEET_EQUAL >= usual]
+        return 3 * (len(best) - len(equal)) < len(best) and self._equal(equal)
 
     @staticmethod
     def _equal(shares: list[float]) -> bool:

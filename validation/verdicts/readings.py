@@ -85,6 +85,11 @@ class Readings:
         shares = self.retests(pair)
         return median(shares) if len(shares) >= MEDIAN_READINGS else self.plan_level(pair)
 
+    def capability(self, pair: Directed) -> float:
+        """What the pair can do at least: the upper quartile of all its readings, since noise only takes away."""
+        shares = sorted(r.share for r in self.by_pair[pair])
+        return shares[(3 * len(shares)) // 4] if shares else 0.0
+
     def fleet_rounds(self) -> list[list[Reading]]:
         rounds = {r.round for r in self.all if r.purpose == "fleet"}
         return [self.by_round[number] for number in sorted(rounds)]
@@ -121,12 +126,15 @@ class Readings:
         return frozenset(n for n, share in low.items() if share > limits.VOID_SHARE + max(0.0, usual))
 
     def _control_rounds(self) -> dict[int, bool]:
-        """Round → its control pairs were as good as in the plan."""
-        found: dict[int, list[float]] = defaultdict(list)
+        """Round → at least one control pair was as good as in the plan: then not the whole host was disturbed."""
+        found: dict[int, dict[frozenset[str], list[float]]] = defaultdict(lambda: defaultdict(list))
         for r in self.all:
             if r.purpose == "control" and (self._plan[r.pair] or 0.0) >= limits.CLEAR:
-                found[r.round].append(r.share)
-        return {number: median(shares) >= limits.CLEAR for number, shares in found.items()}
+                found[r.round][frozenset(r.pair)].append(r.share)
+        return {
+            number: any(median(shares) >= limits.CLEAR for shares in by_pair.values())
+            for number, by_pair in found.items()
+        }
 
     def _speaks(self, reading: Reading) -> bool:
         if reading.purpose == "fleet":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from validation.model import WantedRound
 from validation.verdicts import limits
@@ -15,11 +15,11 @@ Decision = Literal["low", "good", "mixed", "void", "more"]
 CONTROLS_A_ROUND = 2
 
 
-def decide(shares: Sequence[float], voids: int) -> Decision:
-    """Three LOW name, two good clear, five that disagree are `mixed`, six voided rounds are `void`."""
+def decide(shares: Sequence[float], voids: int, needed: int = limits.RETESTS) -> Decision:
+    """`needed` LOW name, two good clear, five that disagree are `mixed`, six voided rounds are `void`."""
     if sum(share >= limits.CLEAR for share in shares) >= limits.GOOD_RETESTS:
         return "good"
-    if len(shares) >= limits.RETESTS and all(s < limits.LOW for s in shares) and median(shares) < limits.NAME_BELOW:
+    if len(shares) >= needed and all(s < limits.LOW for s in shares) and median(shares) < limits.NAME_BELOW:
         return "low"
     if len(shares) >= limits.RETESTS_AT_MOST:
         return "mixed"
@@ -29,6 +29,17 @@ def decide(shares: Sequence[float], voids: int) -> Decision:
 def undirected(pair: Directed) -> Directed:
     a, b = sorted(pair)
     return a, b
+
+
+class Need(NamedTuple):
+    """A suspect: the pairs that would tell, best first, and how many retests it has had."""
+
+    options: Sequence[Directed]
+    tries: int
+
+    @property
+    def spacing_s(self) -> float:
+        return min(limits.SPACING_AT_MOST_S, limits.SPACING_S * (1 + self.tries // 2))
 
 
 class RoundBuilder:
@@ -43,25 +54,27 @@ class RoundBuilder:
         ]
         self._calm = [pair for pair in self._good if clear(pair[0]) and clear(pair[1])]
 
-    def next_rounds(self, needs: Iterable[Sequence[Directed]]) -> list[WantedRound]:
-        """`needs`: for each suspect its possible pairs, best first; what does not fit waits for the next judgement."""
+    def next_rounds(self, needs: Iterable[Need]) -> list[WantedRound]:
+        """As many suspects as fit beside a control pair; the others wait for the next judgement."""
         busy: set[str] = set()
         chosen: list[Directed] = []
-        for options in needs:
-            fitting = [undirected(pair) for pair in options if not busy.intersection(pair)]
+        spacing_s = 0.0
+        for need in needs:
+            fitting = [undirected(pair) for pair in need.options if not busy.intersection(pair)]
             with_control = [pair for pair in fitting if self._controls(busy | set(pair))]
             if with_control:
                 pick = with_control[0]
             elif fitting and not chosen:
-                return self._around(fitting[0])
+                return self._around(fitting[0], need.spacing_s)
             else:
                 continue
             chosen.append(pick)
             busy |= set(pick)
+            spacing_s = max(spacing_s, need.spacing_s)
         if not chosen:
             return []
         controls = self._controls(busy)[:CONTROLS_A_ROUND]
-        return [_round([*chosen, *controls], controls, limits.SPACING_S)]
+        return [_round([*chosen, *controls], controls, spacing_s)]
 
     def _controls(self, busy: set[str]) -> list[Directed]:
         """Good pairs that are free beside `busy`, calm ones first, disjoint."""
@@ -72,14 +85,14 @@ class RoundBuilder:
                 taken |= set(pair)
         return found
 
-    def _around(self, pair: Directed) -> list[WantedRound]:
+    def _around(self, pair: Directed, spacing_s: float) -> list[WantedRound]:
         """No control fits beside this pair: measure one before and one after it, or nothing if no pair is good."""
         good = [control for control in [*self._calm, *self._good] if control != pair]
         if not good:
-            return [_round([pair], [], limits.SPACING_S)]
+            return [_round([pair], [], spacing_s)]
         control = good[0]
         return [
-            _round([control], [control], limits.SPACING_S),
+            _round([control], [control], spacing_s),
             _round([pair], [], 0.0),
             _round([control], [control], 0.0),
         ]
