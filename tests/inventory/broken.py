@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 RIGHT = """\
-from inventory.model import Cluster, Gpu, Link, Network, Node, Partition, Slurm, Ssh, Team, User
+from inventory.model import Cluster, External, Gpu, Link, Network, Node, Partition, Slurm, Ssh, Team, User
 
 CLUSTER = Cluster(
     name="den",
@@ -19,6 +19,7 @@ CLUSTER = Cluster(
     teams=(Team(name="family"),),
     users=(User(name="alex", uid=10_001, teams=("family",)), User(name="kim", uid=10_002, teams=("family",))),
     slurm=Slurm(partitions=(Partition(name="quick", nodes=("desk",)),)),
+    storage=(External(path="/data"),),
 )
 
 globals().update(CLUSTER.groups(__file__))
@@ -42,6 +43,9 @@ class Mistake:
         return RIGHT.replace(self.old, self.new)
 
 
+_TEAM = 'Team(name="family")'
+_QUICK = 'Partition(name="quick", nodes=("desk",))'
+_DATA = 'External(path="/data")'
 _DESK = 'Node(name="desk", address="192.168.1.11")'
 _CELLAR = 'Node(name="cellar", address="192.168.1.12")'
 _LAN = 'Network(name="lan", cidr="192.168.1.0/24", speed_gbps=1)'
@@ -78,6 +82,21 @@ MISTAKES = (
         8,
         ('node "desk": no network "lam"', 'mean "lan"?'),
     ),
+    Mistake("doubled network", _LAN, f"{_LAN}, {_LAN}", 5, ('network name "lan" is there twice',)),
+    Mistake(
+        "doubled link",
+        _DESK,
+        _DESK[:-1] + ', links=(Link(network="lan", mtu=9000), Link(network="lan", speed_gbps=2.5)))',
+        8,
+        ('link to network "lan" is there twice',),
+    ),
+    Mistake(
+        "link with another address",
+        _DESK,
+        _DESK[:-1] + ', links=(Link(network="lan", address="192.168.1.99"),))',
+        8,
+        ("says 192.168.1.99, the node says 192.168.1.11", "leave the link's address out"),
+    ),
     # Numbers
     Mistake("speed 0", "speed_gbps=1", "speed_gbps=0", 5, ("speed_gbps = 0 must be more than 0", "in Gb/s")),
     Mistake("speed in Mb/s", "speed_gbps=1", "speed_gbps=1000", 5, ("speed_gbps = 1000", "0 to 800", "1 for a gig")),
@@ -107,6 +126,18 @@ MISTAKES = (
     Mistake("partition of nobody", 'nodes=("desk",)', 'nodes=("desc",)', 14, ('no compute node "desc"', '"desk"?')),
     Mistake("public key file", "id_ed25519", "id_ed25519.pub", 11, ("is the public key", '"~/.ssh/id_ed25519"')),
     Mistake("Path object", '"~/.ssh/id_ed25519"', '__import__("pathlib").Path("k")', 11, ("key must be a text",)),
+    Mistake("doubled team", _TEAM, f"{_TEAM}, {_TEAM}", 12, ('team name "family" is there twice',)),
+    Mistake("doubled user", 'name="kim"', 'name="alex"', 13, ('user name "alex" is there twice',)),
+    Mistake("doubled partition", _QUICK, f"{_QUICK}, {_QUICK}", 14, ('partition name "quick" is there twice',)),
+    Mistake(
+        "two defaults",
+        _QUICK,
+        'Partition(name="a", default=True), Partition(name="b", default=True)',
+        14,
+        ("partitions a and b are both the default",),
+    ),
+    Mistake("doubled storage", _DATA, f"{_DATA}, {_DATA}", 15, ('storage path "/data" is there twice',)),
+    Mistake("relative storage", '"/data"', '"data"', 15, ('"data" must be an absolute path',)),
     # Fields and shape
     Mistake("unknown field", _DESK, _DESK.replace("address", "adress"), 8, ('"adress"', 'mean "address"?')),
     Mistake("misspelt networks", "networks=", "network=", 3, ('unknown field "network"', 'mean "networks"?')),
@@ -124,17 +155,17 @@ MISTAKES = (
     Mistake("not imported", " Team, User", " User", 12, ('"Team" is not imported', "from inventory.model import")),
     Mistake("misspelt import", "Slurm, Ssh,", "Slurm, Shh,", 1, ('no "Shh"', 'mean "Ssh"?')),
     Mistake("unquoted name", 'name="desk"', "name=desk", 8, ('unknown name "desk"', "needs quotes")),
-    Mistake("changed afterwards", _LAST, f'CLUSTER.name = "x"\n{_LAST}', 17, ("can't be changed", "Cluster(…)")),
-    Mistake("exit in the file", _LAST, f"raise SystemExit(0)\n{_LAST}", 17, ("ends the program",)),
-    Mistake("own fault", _LAST, f"1 / 0\n{_LAST}", 17, ("ZeroDivisionError",)),
+    Mistake("changed afterwards", _LAST, f'CLUSTER.name = "x"\n{_LAST}', 18, ("can't be changed", "Cluster(…)")),
+    Mistake("exit in the file", _LAST, f"raise SystemExit(0)\n{_LAST}", 18, ("ends the program",)),
+    Mistake("own fault", _LAST, f"1 / 0\n{_LAST}", 18, ("ZeroDivisionError",)),
     # What pyinfra reads
-    Mistake("no last line", _LAST, "", 15, (f"the last line must be {_LAST}",)),
-    Mistake("no file in it", "groups(__file__)", "groups()", 17, (f"the last line must be {_LAST}",)),
-    Mistake("comma makes a tuple", f")\n\n{_LAST}", f"),\n\n{_LAST}", 17, ("found a tuple", "remove it")),
+    Mistake("no last line", _LAST, "", 16, (f"the last line must be {_LAST}",)),
+    Mistake("no file in it", "groups(__file__)", "groups()", 18, (f"the last line must be {_LAST}",)),
+    Mistake("comma makes a tuple", f")\n\n{_LAST}", f"),\n\n{_LAST}", 18, ("found a tuple", "remove it")),
     Mistake("no CLUSTER", _LAST, "del CLUSTER", 3, ("CLUSTER is missing",)),
-    Mistake("another name", "CLUSTER = C", "HOME = C", 17, ("CLUSTER is missing",)),
-    Mistake("another name, no last line", _LAST, "HOME = CLUSTER; del CLUSTER", 17, ("must be called CLUSTER",)),
-    Mistake("CLUSTER is a dictionary", _LAST, "CLUSTER = {}", 17, ("CLUSTER must be a Cluster(…)", "a dict")),
+    Mistake("another name", "CLUSTER = C", "HOME = C", 18, ("CLUSTER is missing",)),
+    Mistake("another name, no last line", _LAST, "HOME = CLUSTER; del CLUSTER", 18, ("must be called CLUSTER",)),
+    Mistake("CLUSTER is a dictionary", _LAST, "CLUSTER = {}", 18, ("CLUSTER must be a Cluster(…)", "a dict")),
     Mistake("list at the top", "\nCLUSTER", "\nspares = ['a', 'b']\nCLUSTER", 3, ('list "spares"', '"_spares"')),
     Mistake("node like the file", 'name="cellar"', 'name="den"', 0, ('a node is named "den" like this file',)),
 )
