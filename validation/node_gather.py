@@ -51,7 +51,7 @@ def gather(
     return Gathered(
         cluster=cluster,
         lock=lock,
-        probes={name: probes[name] for name in order},
+        probes={name: without_credential(probes[name]) for name in order},
         unreachable=dict(unreachable),
         no_probe=no_probe,
         clocks=clocks,
@@ -86,6 +86,14 @@ def ask(cluster: Cluster, node: Node, remote: Remote) -> Probe:
         ) from None
     assert isinstance(found, dict)
     return found
+
+
+def without_credential(probe: Probe) -> Probe:
+    """What the probe said, without munge's credential: it has served, and this goes to a log."""
+    found = probe.get("munge", {})
+    if "ok" not in found:
+        return probe
+    return {**probe, "munge": {"ok": {**found["ok"], "stdout": ""}}}
 
 
 def read_clock(remote: Remote) -> Clock:

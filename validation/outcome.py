@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,22 +50,18 @@ def finish(folder: RunFolder) -> Finished:
     return Finished(judgement, certificate, text)
 
 
-def show(finished: Finished, folder: RunFolder, *, as_json: bool) -> None:
-    """The certificate on stdout and the summary on stderr, or the summary on stdout."""
+def show(finished: Finished, folder: RunFolder, *, as_json: bool, slurm: Sequence[str] = ()) -> None:
+    """The certificate on stdout and the summary on stderr, or the summary on stdout; the report's path comes last."""
     from validation.summary import render_summary
 
     stream = sys.stderr if as_json else sys.stdout
     if as_json:
         print(finished.certificate_text, end="")
     width = shutil.get_terminal_size((100, 24)).columns
-    text = render_summary(
-        finished.certificate,
-        finished.judgement,
-        report_path=shown_path(folder.report),
-        width=width,
-        color=stream.isatty(),
-    )
-    print(text, end="", file=stream, flush=True)
+    print(render_summary(finished.certificate, finished.judgement, width=width, color=stream.isatty()), file=stream)
+    if slurm:
+        print("Slurm\n" + "".join(f"  - {line}\n" for line in slurm), file=stream)
+    print(f"Report  {shown_path(folder.report)}", file=stream, flush=True)
 
 
 def shown_path(path: Path) -> str:

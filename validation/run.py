@@ -75,9 +75,7 @@ def _validate(run: Run, started: datetime, stack: ExitStack) -> int:
     finished = finish(run.folder)
     run.folder.point_latest()
     told = [] if run.interrupted else _quarantine(run, finished)
-    show(finished, run.folder, as_json=run.options.json)
-    for line in told:
-        print(f"  Slurm  {line}", file=sys.stderr if run.options.json else sys.stdout, flush=True)
+    show(finished, run.folder, as_json=run.options.json, slurm=told)
     return EXIT_INTERRUPTED if run.interrupted else finished.status
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from validation.checks.node import (
     Finding,
+    Probe,
     Subject,
     answer,
     failed,
@@ -14,6 +15,7 @@ from validation.checks.node import (
     problem,
     units,
 )
+from validation.model import Outcome
 
 REQUIRED = {
     "controller": ("munge.service", "slurmctld.service"),
@@ -63,44 +65,39 @@ def munge(subject: Subject) -> Finding:
     if found["decoded"]["status"] != 0:
         remedy = "restart munge: systemctl restart munge"
         return failed(_last(found["decoded"]), required, "munge", "munge", remedy, culprit_kind="service")
-    complaints = {
-        f"{source} → {target}": said
+    tried = _exchanges(subject)
+    good = sorted({partner for partner, said in tried if not said})
+    bad = {partner: said for partner, said in tried if said}
+    if not tried:
+        return passed("own round trip", required, "munge", advice="no other node could be asked to decode")
+    if not bad:
+        return passed(f"round trip with {', '.join(good)}", required, "munge")
+    measured = "; ".join(f"with {partner}: {said}" for partner, said in sorted(bad.items()))
+    if good or _is_odd(subject, bad):
+        return passed(f"round trip with {', '.join(good) or 'itself'}", required, "munge", advice=measured)
+    remedy = "the key or the clock differs: copy the key by running the deploy again, then systemctl restart munge"
+    alone = len(subject.fleet.probes) == 2
+    culprit = f"munge between {' and '.join(sorted([subject.name, *bad]))}" if alone else ""
+    return failed(measured, required, "munge", "munge", remedy, culprit_kind="service", culprit=culprit)
+
+
+def _exchanges(subject: Subject, of: str = "") -> list[tuple[str, str]]:
+    """(partner, complaint or empty text) of every credential that went to or came from a node."""
+    name = of or subject.name
+    return [
+        (target if source == name else source, said)
         for source, targets in subject.fleet.munge.items()
         for target, said in targets.items()
-        if subject.name in (source, target) and said
-    }
-    partners = {
-        source if target == subject.name else target
-        for source, targets in subject.fleet.munge.items()
-        for target in targets
-        if subject.name in (source, target)
-    }
-    if not partners:
-        return passed("own round trip", required, "munge", advice="no other node could be asked to decode")
-    if not complaints:
-        return passed(f"round trip with {', '.join(sorted(partners))}", required, "munge")
-    if _partner_is_odd(subject, complaints):
-        return passed("own round trip", required, "munge", advice=f"not with {', '.join(sorted(partners))}")
-    remedy = "the key or the clock differs: copy the key by running the deploy again, then systemctl restart munge"
-    measured = "; ".join(f"{pair}: {said}" for pair, said in complaints.items())
-    return failed(measured, required, "munge", "munge", remedy, culprit_kind="service")
+        if name in (source, target)
+    ]
 
 
-def _partner_is_odd(subject: Subject, complaints: dict[str, str]) -> bool:
-    """True if the node asked to decode fails with every other node too: then it, not this one, is to blame."""
-    if len(subject.fleet.probes) <= 2:
+def _is_odd(subject: Subject, bad: dict[str, str]) -> bool:
+    """True if the only partner fails with all of several nodes: then it, not this one, is to blame."""
+    if len(bad) != 1:
         return False
-    asked = [target for source, targets in subject.fleet.munge.items() for target in targets if source == subject.name]
-    for partner in asked:
-        others = [
-            said
-            for source, targets in subject.fleet.munge.items()
-            for target, said in targets.items()
-            if partner in (source, target)
-        ]
-        if len(asked) == 1 and others and all(others):
-            return True
-    return False
+    others = _exchanges(subject, of=next(iter(bad)))
+    return len({name for name, _ in others}) > 1 and all(said for _, said in others)
 
 
 def _last(found: dict[str, object]) -> str:
@@ -112,13 +109,18 @@ def slurm_controller(subject: Subject) -> Finding:
     """The controller answers this node; if its daemon is down there, that is the controller's fault."""
     head = subject.cluster.controller.name
     required = f"slurmctld on {head} answers"
+    if subject.computes and not _active(subject.probe, "slurmd.service"):
+        # Without slurmd a configless node has no slurm.conf: asking would only repeat what check services says.
+        return inconclusive("slurmd is not running", "see check services", required, "slurm.conf")
+    if munge(subject).outcome is Outcome.FAIL:
+        return inconclusive("munge does not work here", "see check munge", required, "slurm.conf")
     if problem(subject.probe, "slurm_ping").startswith("no answer"):
         said = "scontrol ping does not end"
     else:
         found = answer(subject.probe, "slurm_ping")
-        said = (found["stdout"] or found["stderr"]).strip()
+        said = ((found["stdout"] or found["stderr"]).strip().splitlines() or ["no output"])[0]
         if found["status"] == 0 and "UP" in said:
-            return passed(said.splitlines()[0], required, "slurm.conf")
+            return passed(said, required, "slurm.conf")
     remedy = f"look at slurmctld on {head} (journalctl -u slurmctld), then at the firewall between them"
     if _controller_is_down(subject):
         culprit = f"slurmctld on {head}"
@@ -128,9 +130,11 @@ def slurm_controller(subject: Subject) -> Finding:
 
 def _controller_is_down(subject: Subject) -> bool:
     probe = subject.fleet.probes.get(subject.cluster.controller.name)
-    if probe is None or problem(probe, "services"):
-        return False
-    return _unit_state(units(probe).get("slurmctld.service", {})) != "active"
+    return probe is not None and not problem(probe, "services") and not _active(probe, "slurmctld.service")
+
+
+def _active(probe: Probe, unit: str) -> bool:
+    return _unit_state(units(probe).get(unit, {})) == "active"
 
 
 def slurm_state(subject: Subject) -> Finding:
