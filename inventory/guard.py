@@ -35,6 +35,8 @@ def check_run(options: Mapping[str, Any]) -> None:
     if not (limited or {node.name for node in cluster.nodes}) - excluded:
         raise InventoryError("--limit and --exclude leave no node; name at least one")
     _check_accept(cluster, options.get("data") or ())
+    if "debug-inventory" not in (options.get("operations") or ()):
+        _check_key(cluster)
 
 
 def _chosen(cluster: Cluster, groups: Mapping[str, Sequence[Node]], option: str, patterns: Iterable[str]) -> set[str]:
@@ -55,3 +57,11 @@ def _check_accept(cluster: Cluster, data: Iterable[str]) -> None:
         for name in value.split(",") if key == "accept" else ():
             if name not in (*names, "all"):
                 raise InventoryError(f'--data accept: no node "{name}" {nearest(name, [*names, "all"])}')
+
+
+def _check_key(cluster: Cluster) -> None:
+    """pyinfra prints a traceback a host for a key file that is not there."""
+    key = Path(cluster.ssh.key).expanduser() if cluster.ssh.key else None
+    if key is not None and not key.is_file():
+        hint = "the lab makes it: bin/lab up" if cluster.substrate == "rehearsal" else f"make it: ssh-keygen -f {key}"
+        raise InventoryError(f"ssh.key {key} is not there; {hint}")

@@ -112,6 +112,16 @@ def test_pyinfra_options_that_would_fail_in_silence_are_refused(
     assert "Traceback" not in ran.stderr
 
 
+def test_a_missing_key_is_one_line(tmp_path: Path) -> None:
+    """A private key that is not there is said before a host is contacted, with the command that makes it."""
+    key = tmp_path / "key"
+    text = RIGHT.replace("~/.ssh/id_ed25519", str(key))
+    ran = _run(str(_programs() / "pyinfra"), str(_write(tmp_path, text)), "exec", "--", "true")
+    assert ran.returncode == 1
+    assert f"ssh.key {key} is not there; make it: ssh-keygen -f {key}" in ran.stderr
+    assert "Connect" not in ran.stderr + ran.stdout
+
+
 def test_hosts_on_the_command_line_pass_the_guard() -> None:
     """pyinfra with @local or a host list is not one of our inventories and works as ever."""
     ran = _run(str(_programs() / "pyinfra"), "@local", "debug-inventory")
