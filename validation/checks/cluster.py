@@ -2,10 +2,102 @@
 
 from __future__ import annotations
 
-from validation.launcher import Emit, Fleet
-from validation.model import Level
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from inventory.model import Node
+from validation.checks.reach import probe_reach
+from validation.launch_ranks import Message, Worker
+from validation.launcher import Emit, Fleet, FleetError, RanksLost
+from validation.model import CollectiveRecord, Level, Stage
+
+SMALL, MIDDLE = (4 << 10, 20), (1 << 20, 5)
+"""Bytes and repetitions: latency, and the size of a gradient bucket."""
+LARGE_BYTES = {"quick": 16 << 20, "standard": 64 << 20, "burn-in": 64 << 20}
+LARGE_REPETITIONS = {"quick": 3, "standard": 5, "burn-in": 20}
+LARGE_S = 2.0
+"""On a link slower than declared the large size shrinks so that one all-reduce takes no longer."""
+GROUP_TIMEOUT_S = 30.0
+STAGE_TIMEOUT_S = 240.0
 
 
 def run_cluster(fleet: Fleet, level: Level, emit: Emit) -> None:
     """Emit a CollectiveRecord a size; only to be called when all pairs of compute nodes reach each other."""
-    raise NotImplementedError
+    while True:
+        fleet.up("cluster")
+        nodes = fleet.compute_nodes
+        workers = fleet.ranks_of(nodes)
+        if len(workers) < 2:
+            return  # one rank has nobody to reduce with
+        sizes = [SMALL, MIDDLE, (large_bytes(level, fleet.slowest_gbps), LARGE_REPETITIONS[level])]
+        command: Message = {
+            "op": "all_reduce",
+            "sizes": sizes,
+            "group": fleet.new_group("all-reduce"),
+            "members": [worker.peer() for worker in workers],
+            "timeout_s": GROUP_TIMEOUT_S,
+        }
+        try:
+            answers = ask_together(fleet, "cluster", workers, command, emit, timeout_s=STAGE_TIMEOUT_S)
+        except RanksLost:
+            continue
+        for record in collective_records(nodes, workers, answers, len(sizes)):
+            emit(record)
+        return
+
+
+def large_bytes(level: Level, slowest_gbps: float | None) -> int:
+    """The largest size in whole mebibytes; an all-reduce moves less than twice its bytes over each link."""
+    wanted = LARGE_BYTES[level]
+    if slowest_gbps:
+        wanted = min(wanted, int(slowest_gbps * 1e9 / 8 * LARGE_S / 2))
+    return max(MIDDLE[0], wanted >> 20 << 20)
+
+
+def ask_together(
+    fleet: Fleet, stage: Stage, workers: Sequence[Worker], command: Message, emit: Emit, *, timeout_s: float
+) -> dict[int, Message]:
+    """All ranks do `command` together. When communication breaks, reach is probed again to say between whom."""
+    try:
+        answers = fleet.ask(stage, {w.rank: command for w in workers}, timeout_s=timeout_s, together=True)
+        missing = [worker.node for worker in workers if worker.rank not in answers]
+        if missing:
+            fleet.stop()
+            raise FleetError(f"{command['op']} did not end within {timeout_s:g} s on {', '.join(missing)}")
+        return answers
+    except RanksLost:
+        raise
+    except FleetError:
+        fleet.up(stage)
+        for record in probe_reach(fleet, fleet.compute_nodes, stage=stage):
+            emit(record)
+        raise
+
+
+def collective_records(
+    nodes: Sequence[Node], workers: Sequence[Worker], answers: Mapping[int, Message], sizes: int
+) -> list[CollectiveRecord]:
+    """A record a size: each repetition takes as long as its slowest rank."""
+    return [
+        _record(nodes, workers, {worker.rank: answers[worker.rank]["sizes"][index] for worker in workers})
+        for index in range(sizes)
+    ]
+
+
+def _record(nodes: Sequence[Node], workers: Sequence[Worker], found: Mapping[int, Message]) -> CollectiveRecord:
+    size, ranks = next(iter(found.values()))["bytes"], len(workers)
+    seconds = tuple(max(times) for times in zip(*(one["seconds"] for one in found.values()), strict=True))
+    verified = {
+        node.name: all(found[worker.rank]["verified"] for worker in workers if worker.node == node.name)
+        for node in nodes
+    }
+    idle = [one["idle_share"] for one in found.values() if one["idle_share"] is not None]
+    return CollectiveRecord(
+        op="all_reduce",
+        nodes=tuple(node.name for node in nodes),
+        bytes=size,
+        seconds=seconds,
+        busbw_gbps=round(size * 8 / 1e9 / median(seconds) * 2 * (ranks - 1) / ranks, 5),
+        verified=verified,
+        idle_share=min(idle, default=None),
+    )

@@ -2,10 +2,175 @@
 
 from __future__ import annotations
 
-from validation.launcher import Emit, Fleet
-from validation.model import Level
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from inventory.model import Node
+from validation.checks.cluster import ask_together
+from validation.launch_ranks import Message, Worker
+from validation.launcher import Emit, Fleet, RanksLost
+from validation.model import Level, TrainingRecord
+
+SEED = 1
+STEPS = {"quick": 40, "standard": 100, "burn-in": 1000}
+SOLO_S = {"quick": 1.2, "standard": 3.0, "burn-in": 10.0}
+"""A solo turn must last a second or more, or a throttled rank looks normal (verdict-method: measured)."""
+SOLO_STEPS_MIN, SOLO_STEPS_MAX = 20, 2000
+REFERENCE_RANKS_MAX = 16
+"""One process that stands for more ranks would take longer than the whole stage."""
+GROUP_TIMEOUT_S = 30.0
+START_TIMEOUT_S, STEP_TIMEOUT_S = 60.0, 2.0
+
+Mode = Literal["reference", "ddp", "solo"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One training: how, on which nodes, how many steps, and for how many ranks one process stands."""
+
+    mode: Mode
+    nodes: tuple[Node, ...]
+    steps: int
+    shards: int = 1
+
+    @property
+    def title(self) -> str:
+        names = ", ".join(node.name for node in self.nodes)
+        return f"ddp on {len(self.nodes)} nodes" if self.mode == "ddp" else f"{self.mode} on {names}"
 
 
 def run_training(fleet: Fleet, level: Level, emit: Emit) -> None:
     """Emit TrainingRecords: the reference, DDP on 1 … N nodes, and a solo turn a node."""
-    raise NotImplementedError
+    stage = TrainingStage(fleet, level, emit)
+    step_s = stage.reference()
+    for count in world_sizes(len(fleet.compute_nodes), level):
+        stage.ddp(count)
+    steps = solo_steps(step_s, SOLO_S[level])
+    for node in fleet.compute_nodes:
+        stage.solo(node.name, steps)
+
+
+def world_sizes(nodes: int, level: Level) -> list[int]:
+    """On how many nodes DDP trains: one and all; at higher levels those between too, in powers of two if many."""
+    if nodes == 0:
+        return []
+    if level == "quick":
+        return sorted({1, nodes})
+    between = range(1, nodes + 1) if nodes <= 8 else [1 << power for power in range(nodes.bit_length())]
+    return sorted({*between, nodes})
+
+
+def solo_steps(step_s: float | None, seconds: float) -> int:
+    """Steps of a solo turn: the same number on every node, so that the results can be compared bit by bit."""
+    steps = math.ceil(seconds / step_s) if step_s else SOLO_STEPS_MIN
+    return max(SOLO_STEPS_MIN, min(SOLO_STEPS_MAX, steps))
+
+
+class TrainingStage:
+    """Runs one plan after the other on what is left of the fleet."""
+
+    def __init__(self, fleet: Fleet, level: Level, emit: Emit) -> None:
+        self._fleet, self._emit, self._steps = fleet, emit, STEPS[level]
+
+    def reference(self) -> float | None:
+        """One process with the global batch of all ranks; returns its seconds a step and shard."""
+        ranks = 1
+
+        def plan() -> Plan | None:
+            nonlocal ranks
+            nodes = self._fleet.compute_nodes
+            ranks = len(self._fleet.ranks_of(nodes))
+            return Plan("reference", nodes[:1], self._steps, ranks) if 0 < ranks <= REFERENCE_RANKS_MAX else None
+
+        record = self._run(plan)
+        if record is None:
+            return None
+        return median(time for times in record.step_seconds.values() for time in times) / max(ranks, 1)
+
+    def ddp(self, count: int) -> None:
+        self._run(lambda: Plan("ddp", nodes, self._steps) if (nodes := self._fleet.compute_nodes[:count]) else None)
+
+    def solo(self, name: str, steps: int) -> None:
+        self._run(lambda: next((Plan("solo", (n,), steps) for n in self._fleet.compute_nodes if n.name == name), None))
+
+    def _run(self, make_plan: Callable[[], Plan | None]) -> TrainingRecord | None:
+        """Do the plan; when ranks are lost meanwhile, the plan for the nodes that are left."""
+        while True:
+            self._fleet.up("training")
+            plan = make_plan()
+            if plan is None:
+                return None
+            try:
+                record = self._attempt(plan)
+            except RanksLost:
+                continue
+            self._emit(record)
+            return record
+
+    def _attempt(self, plan: Plan) -> TrainingRecord:
+        workers = self._fleet.ranks_of(plan.nodes)
+        if plan.mode == "reference":
+            workers = workers[:1]
+        command: Message = {
+            "op": "train",
+            "mode": plan.mode,
+            "title": plan.title,
+            "seed": SEED,
+            "steps": plan.steps,
+            "shards": plan.shards,
+            "group": self._fleet.new_group("train"),
+            "members": [worker.peer() for worker in workers],
+            "timeout_s": GROUP_TIMEOUT_S,
+        }
+        timeout_s = START_TIMEOUT_S + STEP_TIMEOUT_S * plan.steps * plan.shards
+        answers = ask_together(self._fleet, "training", workers, command, self._emit, timeout_s=timeout_s)
+        return training_record(plan, workers, answers)
+
+
+# --- from the answers of the ranks to one record -----------------------------------------------------------------
+
+
+def training_record(plan: Plan, workers: Sequence[Worker], answers: Mapping[int, Message]) -> TrainingRecord:
+    """A node with several ranks shows its slowest one, step by step."""
+    nodes = {node.name: [answers[w.rank] for w in workers if w.node == node.name] for node in plan.nodes}
+    every = [answer for ranks in nodes.values() for answer in ranks]
+    share = plan.shards if plan.mode == "reference" else len(every) if plan.mode == "ddp" else 1
+    idle = [answer["idle_share"] for answer in every if answer["idle_share"] is not None]
+    return TrainingRecord(
+        mode=plan.mode,
+        nodes=tuple(nodes),
+        seed=SEED,
+        global_batch=every[0]["local_batch"] * share,
+        steps=plan.steps,
+        warmup_steps=every[0]["warmup_steps"],
+        losses=tuple(round(sum(step) / len(every), 9) for step in zip(*(one["losses"] for one in every), strict=True)),
+        step_seconds={name: _slowest(ranks, "step_seconds") for name, ranks in nodes.items()},
+        compute_seconds={name: _compute(ranks) for name, ranks in nodes.items()},
+        comm_seconds={name: _slowest(ranks, "comm_seconds") for name, ranks in nodes.items()},
+        parameter_sha256={name: _one_hash(ranks) for name, ranks in nodes.items()},
+        gradient_bytes=every[0]["gradient_bytes"] if plan.mode == "ddp" and len(every) > 1 else 0,
+        cpu_share={name: min(one["cpu_share"] for one in ranks) for name, ranks in nodes.items()},
+        idle_share=min(idle, default=None),
+    )
+
+
+def _slowest(ranks: Sequence[Message], field: str) -> tuple[float, ...]:
+    return tuple(max(times) for times in zip(*(one[field] for one in ranks), strict=True))
+
+
+def _compute(ranks: Sequence[Message]) -> tuple[float, ...]:
+    """Step without communication, of the rank that computes longest."""
+    per_rank = [
+        [step - comm for step, comm in zip(one["step_seconds"], one["comm_seconds"], strict=True)] for one in ranks
+    ]
+    return tuple(round(max(times), 6) for times in zip(*per_rank, strict=True))
+
+
+def _one_hash(ranks: Sequence[Message]) -> str:
+    """The hash that all ranks of a node share; where they differ, one that no other node has."""
+    hashes = sorted({str(one["parameter_sha256"]) for one in ranks})
+    return hashes[0] if len(hashes) == 1 else hashlib.sha256(" ".join(hashes).encode()).hexdigest()
