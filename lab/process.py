@@ -52,10 +52,10 @@ def recorded(record: Path) -> int | None:
     """The pid in a record if that very process still runs."""
     try:
         found = json.loads(record.read_text())
-    except (OSError, ValueError):
+        pid, start = int(found["pid"]), int(found["start"])
+    except (OSError, ValueError, TypeError, KeyError):
         return None
-    pid = int(found["pid"])
-    return pid if found["start"] is not None and start_time(pid) == found["start"] else None
+    return pid if start_time(pid) == start else None
 
 
 def with_argument(argument: str) -> list[int]:
