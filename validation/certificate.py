@@ -20,14 +20,13 @@ from validation.certificate_model import (
     TrainingEntry,
 )
 from validation.model import STAGES, CheckResult, Culprit, Judgement, Outcome, Record, Stage
+from validation.report_causes import culprit_effect, culprit_sentence
 from validation.report_data import Direction, RunData, gather, samples_per_second, step_seconds
 from validation.report_scope import not_tested
 from validation.report_words import (
     LINK_SEPARATOR,
     SUBSTRATE_WORDS,
     counted,
-    culprit_effect,
-    culprit_sentence,
     printable,
 )
 
@@ -48,6 +47,7 @@ def build_certificate(records: Sequence[Record], judgement: Judgement, results_s
     for result in judgement.results:
         by_subject.setdefault(_subject(result.subject), []).append(_check(result))
     links = _links(data, by_subject)
+    lock = HardwareLock.model_validate(run.lock) if run.lock else HardwareLock()
     names = [*dict.fromkeys([*(n for n in run.nodes if n in judgement.nodes), *sorted(judgement.nodes)])]
     shown = {*names, *(link.link for link in links)}
     certificate = Certificate(
@@ -70,7 +70,7 @@ def build_certificate(records: Sequence[Record], judgement: Judgement, results_s
         coverage=_coverage(data, judgement),
         stages={stage: _stage(data, stage) for stage in STAGES},
         culprits=tuple(_culprit(culprit) for culprit in judgement.culprits),
-        nodes={name: _node(name, data, judgement, by_subject.get(name, [])) for name in names},
+        nodes={name: _node(name, data, judgement, by_subject.get(name, []), lock) for name in names},
         links=links,
         whole=tuple(check for subject, checks in by_subject.items() if subject not in shown for check in checks),
         collectives=_collectives(data),
@@ -106,7 +106,7 @@ def _subject(subject: str) -> str:
 
 def _check(result: CheckResult) -> CheckEntry:
     return CheckEntry(
-        check=result.check,
+        check=printable(result.check),
         stage=result.stage,
         outcome=result.outcome,
         measured=printable(result.measured),
@@ -181,10 +181,11 @@ def _severest(outcomes: Sequence[Outcome]) -> Outcome:
     return next((outcome for outcome in _WORST_FIRST if outcome in outcomes), Outcome.NOT_APPLICABLE)
 
 
-def _node(name: str, data: RunData, judgement: Judgement, checks: Sequence[CheckEntry]) -> NodeEntry:
-    lock = HardwareLock.model_validate(data.run.lock) if data.run.lock else HardwareLock()
+def _node(
+    name: str, data: RunData, judgement: Judgement, checks: Sequence[CheckEntry], lock: HardwareLock
+) -> NodeEntry:
     found = lock.nodes.get(name)
-    own = [d for d in data.directions.values() if name in (d.src, d.dst) and d.share is not None]
+    own = [d for d in [*data.by_src.get(name, []), *data.by_dst.get(name, [])] if d.share is not None]
     slowest = min(own, key=lambda d: (d.share or 0.0, d.src, d.dst), default=None)
     largest = data.ddp[-1] if data.ddp else None
     times = sorted(largest.step_seconds.get(name, ())) if largest else []

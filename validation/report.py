@@ -23,6 +23,7 @@ from validation.report_words import (
     counted,
     gbps,
     headline,
+    listed,
     percent,
     printable,
     seconds,
@@ -53,6 +54,8 @@ class NodeView:
     name: str
     entry: NodeEntry
     hardware: str
+    blamed: tuple[str, ...]
+    """Sentences of the culprits that keep it out of service."""
     bad: tuple[CheckEntry, ...]
     good: tuple[CheckEntry, ...]
 
@@ -79,6 +82,7 @@ def render_report(records: Sequence[Record], judgement: Judgement, certificate: 
         counted=counted,
         byte_size=byte_size,
         significant=significant,
+        listed=listed,
         day=_day,
     )
     page = environment.get_template("report.html.jinja")
@@ -110,6 +114,7 @@ def _verdict(document: Certificate, judgement: Judgement) -> dict[str, Any]:
         if not document.partial
         else "open",
         "culprits": document.culprits[:CULPRITS_IN_FULL],
+        "drained": any(culprit.node for culprit in document.culprits),
         "more_culprits": document.culprits[CULPRITS_IN_FULL:],
         "undecided": judgement.undecided,
         "unexplained": [] if document.culprits else [pair for pair in checks if pair[1].outcome in SEVERITY],
@@ -147,9 +152,20 @@ def _links(data: RunData, document: Certificate) -> dict[str, Any]:
         "matrix": report_figures.matrix(data, names) if measured and small and len(names) > 1 else None,
         "heat_map": report_figures.heat_map(data, names) if measured and not small else None,
         "slowest": _slowest(data),
-        "judged_links": [link for link in document.links if any(c.outcome is not Outcome.PASS for c in link.checks)],
+        "judged_links": [link for link in document.links if any(c.outcome in SEVERITY for c in link.checks)],
+        "unjudged_links": _unjudged(document),
         "cell": report_figures.cell,
     }
+
+
+def _unjudged(document: Certificate) -> dict[str, list[str]]:
+    """Links that were not judged, by the reason for it."""
+    found: dict[str, list[str]] = {}
+    for link in document.links:
+        for check in link.checks:
+            if check.outcome is Outcome.SKIPPED:
+                found.setdefault(check.evidence or check.measured or "no reason given", []).append(link.link)
+    return {reason: list(dict.fromkeys(links)) for reason, links in found.items()}
 
 
 def _slowest(data: RunData) -> list[Direction]:
@@ -175,7 +191,8 @@ def _training(data: RunData) -> dict[str, Any]:
 
 def _nodes(data: RunData, document: Certificate) -> dict[str, Any]:
     lock = HardwareLock.model_validate(data.run.lock) if data.run.lock else HardwareLock()
-    views = [_node(name, entry, lock.nodes.get(name)) for name, entry in document.nodes.items()]
+    blamed = {name: tuple(c.sentence for c in document.culprits if c.node == name) for name in document.nodes}
+    views = [_node(name, entry, lock.nodes.get(name), blamed[name]) for name, entry in document.nodes.items()]
     return {
         "bad_nodes": [view for view in views if view.entry.verdict is not Outcome.PASS],
         "good_nodes": [view for view in views if view.entry.verdict is Outcome.PASS],
@@ -187,11 +204,12 @@ def _bad_first(check: CheckEntry) -> tuple[bool, bool]:
     return (check.outcome not in SEVERITY, check.outcome is Outcome.PASS)
 
 
-def _node(name: str, entry: NodeEntry, found: FoundNode | None) -> NodeView:
+def _node(name: str, entry: NodeEntry, found: FoundNode | None, blamed: tuple[str, ...]) -> NodeView:
     return NodeView(
         name=name,
         entry=entry,
         hardware=_hardware(found) if found else "not in the hardware lock",
+        blamed=blamed,
         bad=tuple(sorted((c for c in entry.checks if c.outcome is not Outcome.PASS), key=_bad_first)),
         good=tuple(c for c in entry.checks if c.outcome is Outcome.PASS),
     )

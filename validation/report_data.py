@@ -61,6 +61,8 @@ class RunData:
     cluster: Cluster
     stages: tuple[StageRecord, ...]
     directions: dict[tuple[str, str], Direction]
+    by_src: dict[str, list[Direction]]
+    by_dst: dict[str, list[Direction]]
     collectives: tuple[CollectiveRecord, ...]
     trainings: tuple[TrainingRecord, ...]
     failures: tuple[FailureRecord, ...]
@@ -91,13 +93,11 @@ class RunData:
 
     def sends_gbps(self, node: str) -> float | None:
         """What a node sends at: its (upper) median over partners, since one bad partner is not the node's fault."""
-        found = [d.gbps for d in self.directions.values() if d.src == node and d.gbps is not None]
-        return median_high(found) if found else None
+        return _usual(self.by_src.get(node, []))
 
     def receives_gbps(self, node: str) -> float | None:
         """What a node receives at, likewise."""
-        found = [d.gbps for d in self.directions.values() if d.dst == node and d.gbps is not None]
-        return median_high(found) if found else None
+        return _usual(self.by_dst.get(node, []))
 
     def slowest_gbps(self, nodes: Iterable[str]) -> float | None:
         """The slowest measured direction among these nodes."""
@@ -114,11 +114,18 @@ def gather(records: Sequence[Record]) -> RunData:
     cluster = Cluster.model_validate(run.inventory)
     stages = tuple(record for record in records if isinstance(record, StageRecord))
     started_at = _utc(run.started_at)
+    directions = _directions(cluster, records)
+    by_src, by_dst = defaultdict(list), defaultdict(list)
+    for found in directions.values():
+        by_src[found.src].append(found)
+        by_dst[found.dst].append(found)
     return RunData(
         run=run,
         cluster=cluster,
         stages=stages,
-        directions=_directions(cluster, records),
+        directions=directions,
+        by_src=dict(by_src),
+        by_dst=dict(by_dst),
         collectives=tuple(record for record in records if isinstance(record, CollectiveRecord)),
         trainings=tuple(record for record in records if isinstance(record, TrainingRecord)),
         failures=tuple(record for record in records if isinstance(record, FailureRecord)),
@@ -183,6 +190,11 @@ def _all_verified(verified: list[bool | None]) -> bool | None:
     if False in verified:
         return False
     return True if verified and None not in verified else None
+
+
+def _usual(directions: Iterable[Direction]) -> float | None:
+    found = [direction.gbps for direction in directions if direction.gbps is not None]
+    return median_high(found) if found else None
 
 
 def middle(values: Iterable[float]) -> float | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from validation.model import Judgement, Outcome, Stage
 from validation.report_data import RunData
 from validation.report_words import counted, listed, printable
@@ -61,8 +59,15 @@ def _pairs(data: RunData) -> list[str]:
 def _checks(data: RunData, judgement: Judgement) -> list[str]:
     """Skipped checks of stages that did run, one line a check and not a line for each of two hundred nodes."""
     ran = {record.stage for record in data.stages if record.status == "done"}
-    skipped = Counter(r.check for r in judgement.results if r.outcome is Outcome.SKIPPED and r.stage in ran)
-    return [f"Check {check}: skipped on {counted(count, 'subject')}." for check, count in sorted(skipped.items())]
+    skipped: dict[str, list[str]] = {}
+    for result in judgement.results:
+        if result.outcome is Outcome.SKIPPED and result.stage in ran:
+            skipped.setdefault(result.check, []).append(result.evidence or result.measured)
+    lines = []
+    for check, why in sorted(skipped.items()):
+        reason = f" ({why[0]})" if why[0] and len(set(why)) == 1 else ""
+        lines.append(f"Check {check}: skipped on {counted(len(why), 'subject')}{reason}.")
+    return lines
 
 
 def _gpus(data: RunData) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-from validation.model import Culprit, Outcome, Substrate
+from validation.model import Outcome, Substrate
 
 LINK_SEPARATOR = "–"
 """Joins the two ends of a link in a subject: n1–n2. No host name may hold it."""
@@ -35,47 +35,6 @@ SUBSTRATE_WORDS: dict[Substrate, str] = {
     "simulation": "SIMULATION: no machine was measured, and no machine is certified by it.",
 }
 
-_CAUSE_SENTENCES = {
-    "network": "its network is slower than declared, in both directions",
-    "network-egress": "it sends slower than its network is declared",
-    "network-ingress": "it receives slower than its network is declared",
-    "bandwidth": "it is slower than declared",
-    "latency": "its network answers too slowly",
-    "loss": "its network loses packets",
-    "corruption": "data arrived other than it was sent",
-    "data-corruption": "data arrived other than it was sent",
-    "silent-data-corruption": "it computes wrong results without any error",
-    "parameters-diverge": "it ended the same training with other parameters than its peers",
-    "unreachable": "it cannot be reached",
-    "cut": "no data gets through",
-    "firewall": "connections between nodes are blocked",
-    "firewall-inbound": "connections to it are blocked",
-    "compute": "it computes slower than its peers",
-    "hang": "its process stopped answering and the others waited for it",
-    "killed": "its process was killed",
-    "out-of-memory": "its memory ran out",
-    "crash": "its process ended with an error",
-    "clock": "its clock is wrong",
-    "name-resolution": "host names do not resolve as they must",
-    "dns": "its name server does not answer",
-    "disk-full": "its disk is full",
-    "inodes-full": "its file system has no room for more files",
-    "shm": "its /dev/shm is too small",
-    "limits": "its limits are too low for training jobs",
-    "consistency": "its software differs from its peers'",
-    "hardware": "its hardware is not what the lock says",
-    "memory": "its memory is not what the lock says",
-    "mtu": "its MTU is not the declared one",
-    "munge": "its munge key is not the cluster's",
-    "service": "a service it needs is not running",
-    "slurm": "Slurm does not work on it",
-}
-
-_LINK_SENTENCES = {
-    "unreachable": "no data gets through between the two",
-    "network": "the two reach less than declared between them, while each is fine with others",
-}
-
 
 def printable(text: str) -> str:
     """Text from a node made safe to show: no escape sequence, no invisible or direction-changing character."""
@@ -85,19 +44,6 @@ def printable(text: str) -> str:
         else "\ufffd"
         for character in text
     )
-
-
-def culprit_sentence(culprit: Culprit) -> str:
-    """What is wrong, in one plain sentence without its full stop; an unknown cause is said as it is."""
-    said = _LINK_SENTENCES.get(culprit.cause) if culprit.kind == "link" else None
-    said = said or _CAUSE_SENTENCES.get(culprit.cause) or culprit.cause.replace("-", " ")
-    subject = f"link {culprit.subject}" if culprit.kind == "link" else culprit.subject
-    return printable(f"{subject}: {said}")
-
-
-def culprit_effect(culprit: Culprit) -> str:
-    """What the verdict does to nodes."""
-    return f"{culprit.node} is kept out of service" if culprit.node else "no node is taken out of service for it"
 
 
 def headline(verdict: Outcome, certified: bool, substrate: Substrate) -> str:

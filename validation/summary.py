@@ -176,17 +176,21 @@ def _whole(page: _Page, document: Certificate) -> Iterator[str]:
     tested, total = document.coverage["pairs_tested"], document.coverage["pairs_all"]
     wrong = any(d.verified is False for link in document.links for d in link.directions)
     data = "WRONG DATA ARRIVED" if wrong else "what arrived was verified" if tested else "no data moved"
-    yield f"  Pairs       {tested:,} of {total:,} measured in both directions, {data}"
+    yield from _row(page, "Pairs", f"{tested:,} of {total:,} measured in both directions, {data}")
     if document.collectives:
         best = max(document.collectives, key=lambda c: (c.nodes, c.bytes))
         good = "sums verified on every node" if best.verified else "WRONG SUMS"
         size = f"{byte_size(best.bytes)} on {counted(best.nodes, 'node')}"
         text = f"bus bandwidth {gbps(best.busbw_gbps)} at {size}, {good}"
-        yield from page.wrap(text, indent=" " * 14, first="  All-reduce  ")
+        yield from _row(page, "All-reduce", text)
     if document.trainings:
-        yield from page.wrap(_training(document.trainings[-1]), indent=" " * 14, first="  Training    ")
+        yield from _row(page, "Training", _training(document.trainings[-1]))
     counts = [f"{document.coverage[o]:,} {OUTCOME_WORDS[o]}" for o in Outcome if document.coverage[o]]
-    yield f"  Checks      {', '.join(counts) or 'none'}"
+    yield from _row(page, "Checks", ", ".join(counts) or "none")
+
+
+def _row(page: _Page, name: str, text: str) -> list[str]:
+    return page.wrap(text, indent=" " * 14, first=f"  {name:<12}")
 
 
 def _training(training: TrainingEntry) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 
+from inventory.hardware import FoundNic, FoundNode, HardwareLock
 from inventory.model import Cluster, Network, Node, Substrate
 from validation.model import (
     CellRecord,
@@ -74,6 +75,14 @@ class Builder:
         )
 
     @property
+    def lock(self) -> HardwareLock:
+        nic = FoundNic(name="host0", speed_mbps=None, mtu=1500, address="")
+        node = FoundNode(architecture="x86_64", virtualisation="systemd-nspawn", distribution="debian", release="13",
+                         cpu_model="Intel Xeon Platinum 8481C", sockets=1, cores_per_socket=2, threads_per_core=1,
+                         memory_mib=24_000, gpus=(), nics=(nic,), disks=(), cgroup_controllers=())  # fmt: skip
+        return HardwareLock(nodes=dict.fromkeys(self.nodes, node))
+
+    @property
     def ranks(self) -> tuple[str, ...]:
         return self.nodes[1:]
 
@@ -89,7 +98,7 @@ class Builder:
                 launcher="ssh",
                 started_at="2026-10-03T10:15:00.250000+00:00",
                 inventory=self.cluster.model_dump(mode="json"),
-                lock={"nodes": {}},
+                lock=self.lock.model_dump(mode="json"),
                 substrate=self.substrate,
             )
         )

@@ -1,5 +1,6 @@
 """Believable runs made by hand, healthy and broken, for the tests of what a run tells.
 
+They are made once and shared: tests copy what they change.
 To look at them: `python -m tests.validation.sample_run FOLDER`.
 """
 
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from inventory.model import Substrate
@@ -18,6 +20,7 @@ from validation.report import render_report
 from validation.summary import render_summary
 
 
+@cache
 def healthy(substrate: Substrate = "rehearsal", nodes: tuple[str, ...] = ("head", "n1", "n2", "n3")) -> Sample:
     """Nothing wrong."""
     run = Builder(substrate=substrate, nodes=nodes)
@@ -29,6 +32,7 @@ def healthy(substrate: Substrate = "rehearsal", nodes: tuple[str, ...] = ("head"
     return run.judged()
 
 
+@cache
 def slow_network() -> Sample:
     """n3's network at 50 Mb/s instead of 1 Gb/s, and its resolver dead."""
     slow = {pair: 0.048 for node in ("head", "n1", "n2") for pair in ((node, "n3"), ("n3", node))}
@@ -58,6 +62,7 @@ def slow_network() -> Sample:
     return run.judged([culprit], [low])
 
 
+@cache
 def link_cut() -> Sample:
     """No packet passes between n1 and n2; the world stages are left out for it."""
     run = Builder(cut=frozenset({frozenset(("n1", "n2"))}))
@@ -84,6 +89,7 @@ def link_cut() -> Sample:
     return run.judged([culprit], [cut, *skipped])
 
 
+@cache
 def hang() -> Sample:
     """n2's rank is stopped in the middle of the training."""
     run = Builder()
@@ -125,6 +131,7 @@ def hang() -> Sample:
     return run.judged([culprit], [stopped])
 
 
+@cache
 def undecided() -> Sample:
     """A busy host: nothing failed, nothing could be decided."""
     run = Builder()
@@ -143,6 +150,7 @@ def undecided() -> Sample:
     )  # fmt: skip
 
 
+@cache
 def hostile() -> Sample:
     """A node that writes markup, script and terminal control sequences into everything it can."""
     sample = slow_network()
@@ -158,6 +166,7 @@ def hostile() -> Sample:
     return Sample([*sample.records, failure], judgement)
 
 
+@cache
 def large(count: int = 200) -> Sample:
     """Many nodes of which two fail."""
     nodes = ("head", *(f"n{at}" for at in range(1, count)))

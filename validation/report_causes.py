@@ -1,0 +1,81 @@
+"""What each cause of a failure means, as the end of a sentence about its culprit; an unknown cause is said as it is."""
+
+from __future__ import annotations
+
+from validation.model import Culprit
+from validation.report_words import printable
+
+CAUSES = {
+    "network": "its network is slower than declared, in both directions",
+    "network-egress": "it sends slower than its network is declared",
+    "network-ingress": "it receives slower than its network is declared",
+    "latency": "its network answers too slowly",
+    "loss": "its network loses packets",
+    "corruption": "data arrived other than it was sent",
+    "data-corruption": "data arrived other than it was sent",
+    "silent-data-corruption": "it computes wrong results without any error",
+    "parameters-diverge": "it ended the same training with other parameters than its peers",
+    "unreachable": "it cannot be reached",
+    "firewall": "connections between nodes are blocked",
+    "firewall-inbound": "connections to it are blocked, though it can connect to others",
+    "route": "its packets to the others leave by the wrong interface",
+    "address": "it does not have its declared address",
+    "mtu": "its MTU is not the declared one",
+    "link-speed": "its network card runs at another speed than declared",
+    "compute": "it computes slower than its peers",
+    "hang": "its process stopped answering and the others waited for it",
+    "killed": "its process was killed",
+    "out-of-memory": "its memory ran out",
+    "crash": "its process ended with an error",
+    "clock": "its clock is wrong",
+    "control-clock": "the clock of the machine that runs validate-cluster is wrong",
+    "host-name": "it has another host name than the inventory gives it",
+    "name-resolution": "host names do not resolve there as they must",
+    "dns": "its name server does not answer",
+    "identity": "accounts have other numbers there than on its peers",
+    "disk-full": "its disk is full",
+    "inodes-full": "its file system has no room for more files",
+    "disk-read-only": "its file system cannot be written",
+    "mount": "a declared storage is not mounted there",
+    "mount-type": "a declared storage is mounted there with another file system",
+    "storage-stale": "a mounted storage does not answer there",
+    "shared-memory": "its /dev/shm is too small",
+    "limits": "its limits are too low for training jobs",
+    "consistency": "its software differs from its peers'",
+    "packages": "packages are half installed there",
+    "torch-missing": "torch is not installed there",
+    "processors": "it has other processors than the hardware lock says",
+    "memory": "it has another amount of memory than the hardware lock says",
+    "gpu-lost": "a GPU that the hardware lock knows is gone",
+    "gpu-model": "its GPU is not the declared one",
+    "driver-hangs": "its GPU driver does not answer",
+    "munge": "its munge key is not the cluster's",
+    "not-in-slurm": "Slurm does not know it",
+    "slurm-state": "Slurm does not hold it for ready",
+    "slurmctld-unreachable": "it cannot reach the Slurm controller",
+    "check-broken": "a check could not do its work; that is no fault of a node",
+}
+LINK_CAUSES = {
+    "unreachable": "no connection can be made between the two",
+    "network": "slower than declared both ways, while both ends are good with others",
+    "network-one-way": "slower than declared one way, while both ends are good with others",
+}
+CLUSTER_CAUSES = {
+    "network": "nearly every node is slower than its network is declared, all alike",
+    "unreachable": "no node reaches another",
+}
+
+
+def culprit_sentence(culprit: Culprit) -> str:
+    """What is wrong, in one plain sentence without its full stop."""
+    kinds = {"link": LINK_CAUSES, "cluster": CLUSTER_CAUSES, "switch": CLUSTER_CAUSES}
+    said = kinds.get(culprit.kind, {}).get(culprit.cause) or CAUSES.get(culprit.cause)
+    if said is None and culprit.cause.endswith("-down"):
+        said = f"{culprit.cause.removesuffix('-down')} is not running"
+    subject = f"Link {culprit.subject}" if culprit.kind == "link" else culprit.subject
+    return printable(f"{subject}: {said or culprit.cause.replace('-', ' ')}")
+
+
+def culprit_effect(culprit: Culprit) -> str:
+    """What the verdict does to nodes."""
+    return f"{culprit.node} stays out of service" if culprit.node else "no node is taken out of service for it"
