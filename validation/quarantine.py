@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,6 +18,9 @@ from validation.slurm_state import OURS, SlurmNode, read_states
 
 CERTIFICATES = f"{DEPLOY_HOME}/certificates"
 """On the controller, a file a node: the slurm role takes a node with one for the same hardware into service."""
+
+
+SETTLE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -109,8 +113,18 @@ def apply_actions(
             _apply(action, controller, certificate, lock)
         except RemoteError as error:
             troubles[action.node] = str(error)
-    states = read_states(controller) or {}
+    states = _settled_states(controller, [action.node for action in actions if action.what == "resume"])
     return [_told(action, states.get(action.node), troubles.get(action.node, "")) for action in actions]
+
+
+def _settled_states(controller: Remote, resumed: Sequence[str]) -> Mapping[str, SlurmNode]:
+    """States once slurmctld has heard the resumed nodes (half a second, tried), or after a while whatever they are."""
+    deadline = time.monotonic() + SETTLE_S
+    while True:
+        states = read_states(controller) or {}
+        if all(states[name].settled for name in resumed if name in states) or time.monotonic() > deadline:
+            return states
+        time.sleep(0.25)
 
 
 def _apply(action: Action, controller: Remote, certificate: Mapping[str, Any], lock: HardwareLock) -> None:

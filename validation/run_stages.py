@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -150,10 +150,11 @@ def _measured_stages(run: Run, wanted: Sequence[Stage]) -> None:
         return
     with fleet:
         for stage in wanted:
-            reason = "" if stage == "pairs" else why_not_together(run.records, fleet, run.judge_now)
-            if reason:
-                skip(run, stage, reason)
-                continue
+            if stage != "pairs":
+                leave_out(run, fleet)
+                if reason := why_not_together(run.records, [node.name for node in fleet.compute_nodes]):
+                    skip(run, stage, reason)
+                    continue
             with recorded(run, stage):
                 _stage(run, stage, fleet)
 
@@ -177,12 +178,25 @@ def _stage(run: Run, stage: Stage, fleet: Fleet) -> None:
         run_training(fleet, level, run.emit)
 
 
-def why_not_together(records: Sequence[Record], fleet: Fleet, judge_now: Callable[[], Judgement]) -> str:
-    """Why a world of all ranks can't be made; empty if it can.
+def leave_out(run: Run, fleet: Fleet) -> None:
+    """Take ranks that stage pairs found at fault out of the world: the others are certified without them."""
+    unfit = unfit_for_world(run.judge_now())
+    if unfit & {node.name for node in fleet.nodes}:
+        run.progress.step("run", f"going on without {', '.join(sorted(unfit))}")
+        fleet.nodes = tuple(node for node in fleet.nodes if node.name not in unfit)
+
+
+def unfit_for_world(judgement: Judgement) -> set[str]:
+    """Nodes blamed by name that failed in stage pairs."""
+    failed = {r.subject for r in judgement.results if r.stage == "pairs" and r.outcome is Outcome.FAIL}
+    return failed & {culprit.node for culprit in judgement.culprits if culprit.node}
+
+
+def why_not_together(records: Sequence[Record], names: Sequence[str]) -> str:
+    """Why a world of these nodes can't be made; empty if it can.
 
     With one pair cut, making a world group fails on every node after minutes (tried), so it is not even begun.
     """
-    names = [node.name for node in fleet.nodes if "compute" in node.roles]
     if not names:
         return "no compute node is left"
     reached = {(record.src, record.dst): record.ok for record in records if isinstance(record, ReachRecord)}
@@ -190,15 +204,6 @@ def why_not_together(records: Sequence[Record], fleet: Fleet, judge_now: Callabl
     if dead:
         return f"not all nodes reach each other: {', '.join(dead[:4])}"
     return ""
-
-
-def unfit_for_world(judgement: Judgement, names: Sequence[str]) -> list[str]:
-    """Ranks that stage pairs found at fault: the others are certified without them."""
-    failed = {
-        result.subject for result in judgement.results if result.stage == "pairs" and result.outcome is Outcome.FAIL
-    }
-    blamed = {culprit.node for culprit in judgement.culprits}
-    return [name for name in names if name in failed and name in blamed]
 
 
 def run_record(run: Run, started_at: str, version: str) -> RunRecord:

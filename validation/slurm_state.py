@@ -37,6 +37,11 @@ class SlurmNode(BaseModel):
         return self.drained and self.reason.startswith(OURS)
 
     @property
+    def settled(self) -> bool:
+        """slurmd has answered since the last change: for a moment after a resume it has not."""
+        return not self.states & {"NOT_RESPONDING", "UNKNOWN"}
+
+    @property
     def busy(self) -> bool:
         return self.cpus_allocated > 0 or bool(self.states & BUSY)
 
@@ -46,8 +51,9 @@ class SlurmNode(BaseModel):
 
     @property
     def text(self) -> str:
-        states = "+".join(sorted(self.states))
-        return f"{states} ({self.reason})" if self.reason else states
+        """States as Slurm writes them; the reason only while it holds (Slurm keeps old ones for a while)."""
+        states = "+".join(sorted(self.states, reverse=True))
+        return f"{states} ({self.reason})" if self.reason and not self.in_service else states
 
 
 def parse_nodes(text: str) -> dict[str, SlurmNode]:

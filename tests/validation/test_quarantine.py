@@ -158,7 +158,7 @@ def test_applying_tells_what_is_true_afterwards() -> None:
     controller = Controller(["n1", "n3"])
     actions = [Action("n3", "drain", "klaster:a:b run=r1", certify=False), Action("n1", "keep", "passed", certify=True)]
     told = apply_actions(actions, controller, CERTIFICATE, LOCK)  # type: ignore[arg-type]
-    assert told[0].startswith("n3: drained; now DRAIN+IDLE")
+    assert told[0].startswith("n3: drained; now IDLE+DRAIN")
     assert told[1].startswith("n1: stays in service")
     written = [stdin for command, stdin in controller.commands if "n1.json" in command]
     assert written == [(node_certificate("n1", CERTIFICATE, LOCK) or "").encode()]
