@@ -14,6 +14,10 @@ LINK_RETESTS = 4
 """The same for a link in a fleet of more than four: there are many links, and each was planned only once or twice."""
 RETESTS_AT_MOST = 5
 """Valid retests that still disagree after so many are INCONCLUSIVE."""
+ALIKE = 1.3
+"""LOW retests within this factor of the best are alike: a lasting fault reads the same each time, noise does not."""
+ALIKE_AT_MOST = 8
+"""So many valid retests may be spent to find enough that are alike."""
 GOOD_RETESTS = 2
 """Good retests that clear a suspect: a lasting fault cannot give two."""
 VOIDS_AT_MOST = 8

@@ -12,7 +12,7 @@ from validation.verdicts import limits
 from validation.verdicts.evidence import Directed, Evidence
 from validation.verdicts.fan_in import FanIn, rule, wish
 from validation.verdicts.readings import Reading, Readings
-from validation.verdicts.retests import Decision, Need, RoundBuilder, decide, undirected
+from validation.verdicts.retests import Decision, Need, RoundBuilder, decide, decide_one_of_many, undirected
 from validation.verdicts.suspects import Unit, ends, pair_of, partners_of, suspects
 
 FLEET_NODES = 3
@@ -110,6 +110,8 @@ class Locator:
             asked = wish(unit, self.evidence, self.readings, self._calm_partners(unit))
             if ruling.ruling == "open" and asked:
                 self.found.wanted.append(asked)
+            elif ruling.ruling == "undecidable":
+                self._weaker_links(unit, low)
 
     def _calm_partners(self, unit: Unit) -> list[str]:
         return [p for p in partners_of(unit, self.readings) if self._is_clear(p)]
@@ -124,6 +126,8 @@ class Locator:
             if self._pair_is_fine(pair):
                 continue
             units = ends(pair)
+            if pair in self.found.links:
+                continue
             if any(unit in self.found.named for unit in units):
                 self.found.open_pairs[pair] = "named"
             elif any(unit in self.found.open_units for unit in units):
@@ -137,14 +141,30 @@ class Locator:
         return self.readings.good(pair) or (level is not None and level >= enough)
 
     def _judge_link(self, pair: Directed) -> None:
-        needed = limits.RETESTS if self.readings.small else limits.LINK_RETESTS
-        said = decide(self.readings.retests(pair), self.readings.voids(lambda r: r.pair == pair), needed)
+        said = self._link_retests(pair)
         if said == "low":
             self.found.links.add(pair)
         elif said != "good":
             self.found.open_pairs[pair] = said
             if said == "more":
                 self.needs.append(Need([pair], self._retest_rounds(pair)))
+
+    def _link_retests(self, pair: Directed) -> Decision:
+        rule_of = decide if self.readings.small else decide_one_of_many
+        return rule_of(self.readings.retests(pair), self.readings.voids(lambda r: r.pair == pair))
+
+    def _weaker_links(self, unit: Unit, low: list[str]) -> None:
+        """The node carries its best pair: a pair far below that, with a clear partner, is slow by itself."""
+        best = max(self.readings.capability(pair_of(unit, partner)) for partner in low)
+        for pair in (pair_of(unit, partner) for partner in low):
+            other = set(ends(pair)) - {unit}
+            weak = self.readings.capability(pair) * limits.FLEET_EQUAL < best
+            if weak and not self.first.intersection(other) and not self.readings.good(pair):
+                said = self._link_retests(pair)
+                if said == "low":
+                    self.found.links.add(pair)
+                elif said == "more":
+                    self.needs.append(Need([pair], self._retest_rounds(pair)))
 
     # --- the fleet as a whole ------------------------------------------------------------------------------------
 

@@ -15,15 +15,30 @@ Decision = Literal["low", "good", "mixed", "void", "more"]
 CONTROLS_A_ROUND = 2
 
 
-def decide(shares: Sequence[float], voids: int, needed: int = limits.RETESTS) -> Decision:
-    """`needed` LOW name, two good clear, five that disagree are `mixed`, six voided rounds are `void`."""
+def decide(shares: Sequence[float], voids: int) -> Decision:
+    """Three LOW name, two good clear; five that disagree are `mixed`, too many voided rounds `void`."""
     if sum(share >= limits.CLEAR for share in shares) >= limits.GOOD_RETESTS:
         return "good"
-    if len(shares) >= needed and all(s < limits.LOW for s in shares) and median(shares) < limits.NAME_BELOW:
+    if len(shares) >= limits.RETESTS and all_low(shares):
         return "low"
     if len(shares) >= limits.RETESTS_AT_MOST:
         return "mixed"
     return "void" if voids >= limits.VOIDS_AT_MOST else "more"
+
+
+def decide_one_of_many(shares: Sequence[float], voids: int) -> Decision:
+    """For a link of a larger fleet: LOW retests must be alike, too; among many links chance finds a few low ones."""
+    said = decide(shares, voids)
+    if said not in ("low", "mixed") or not all_low(shares):
+        return said
+    alike = sum(share * limits.ALIKE >= max(shares) for share in shares)
+    if alike >= limits.LINK_RETESTS:
+        return "low"
+    return "mixed" if len(shares) >= limits.ALIKE_AT_MOST else "more"
+
+
+def all_low(shares: Sequence[float]) -> bool:
+    return max(shares) < limits.LOW and median(shares) < limits.NAME_BELOW
 
 
 def undirected(pair: Directed) -> Directed:
