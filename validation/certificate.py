@@ -9,19 +9,22 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from inventory.hardware import HardwareLock
+from validation.certificate_entries import (
+    check_entry,
+    collective_entries,
+    culprit_entry,
+    direction_entry,
+    short,
+    training_entries,
+)
 from validation.certificate_model import (
     Certificate,
     CheckEntry,
-    CollectiveEntry,
-    CulpritEntry,
-    DirectionEntry,
     LinkEntry,
     NodeEntry,
-    TrainingEntry,
 )
-from validation.model import STAGES, CheckResult, Culprit, Judgement, Outcome, Record, Stage
-from validation.report_causes import culprit_effect, culprit_sentence
-from validation.report_data import Direction, RunData, gather, samples_per_second, step_seconds
+from validation.model import STAGES, Judgement, Outcome, Record, Stage
+from validation.report_data import Direction, RunData, gather
 from validation.report_scope import not_tested
 from validation.report_words import (
     LINK_SEPARATOR,
@@ -45,11 +48,10 @@ def build_certificate(records: Sequence[Record], judgement: Judgement, results_s
     certified = judgement.verdict is Outcome.PASS and not run.partial
     by_subject: dict[str, list[CheckEntry]] = {}
     for result in judgement.results:
-        by_subject.setdefault(_subject(result.subject), []).append(_check(result))
+        by_subject.setdefault(_subject(result.subject), []).append(check_entry(result))
     links = _links(data, by_subject)
     lock = HardwareLock.model_validate(run.lock) if run.lock else HardwareLock()
     names = [*dict.fromkeys([*(n for n in run.nodes if n in judgement.nodes), *sorted(judgement.nodes)])]
-    shown = {*names, *(link.link for link in links)}
     certificate = Certificate(
         cluster=data.cluster.name,
         certified=certified,
@@ -69,12 +71,17 @@ def build_certificate(records: Sequence[Record], judgement: Judgement, results_s
         results_sha256=results_sha256,
         coverage=_coverage(data, judgement),
         stages={stage: _stage(data, stage) for stage in STAGES},
-        culprits=tuple(_culprit(culprit) for culprit in judgement.culprits),
+        culprits=tuple(culprit_entry(found) for found in judgement.culprits),
         nodes={name: _node(name, data, judgement, by_subject.get(name, []), lock) for name in names},
         links=links,
-        whole=tuple(check for subject, checks in by_subject.items() if subject not in shown for check in checks),
-        collectives=_collectives(data),
-        trainings=_trainings(data),
+        whole=tuple(
+            check
+            for subject, checks in by_subject.items()
+            if subject not in judgement.nodes and LINK_SEPARATOR not in subject
+            for check in checks
+        ),
+        collectives=collective_entries(data),
+        trainings=training_entries(data),
         undecided=tuple(printable(text) for text in judgement.undecided),
         not_tested=not_tested(data, judgement),
     )
@@ -104,74 +111,31 @@ def _subject(subject: str) -> str:
     return link_name(*subject.split(LINK_SEPARATOR, 1)) if LINK_SEPARATOR in subject else subject
 
 
-def _check(result: CheckResult) -> CheckEntry:
-    return CheckEntry(
-        check=printable(result.check),
-        stage=result.stage,
-        outcome=result.outcome,
-        measured=printable(result.measured),
-        required=printable(result.required),
-        origin=printable(result.origin),
-        evidence=printable(result.evidence),
-        remedy=printable(result.remedy),
-        advice=printable(result.advice),
-    )
-
-
-def _culprit(culprit: Culprit) -> CulpritEntry:
-    return CulpritEntry(
-        kind=culprit.kind,
-        subject=printable(culprit.subject),
-        cause=printable(culprit.cause),
-        sentence=culprit_sentence(culprit),
-        evidence=tuple(printable(line) for line in culprit.evidence),
-        remedy=printable(culprit.remedy),
-        node=culprit.node,
-        effect=culprit_effect(culprit),
-    )
-
-
-def _short(value: float | None) -> float | None:
-    """Six digits: more is noise, and would make two equal certificates look different."""
-    return None if value is None else float(f"{value:.6g}")
-
-
-def _direction(found: Direction) -> DirectionEntry:
-    error = found.error or ("data arrived other than it was sent" if found.verified is False else "")
-    return DirectionEntry(
-        src=found.src,
-        dst=found.dst,
-        bandwidth_gbps=_short(found.gbps),
-        declared_gbps=found.declared_gbps,
-        share=_short(found.share),
-        latency_p50_us=_short(found.latency_p50_us),
-        latency_p99_us=_short(found.latency_p99_us),
-        verified=found.verified,
-        error=printable(error),
-    )
-
-
 def _links(data: RunData, checks: Mapping[str, list[CheckEntry]]) -> tuple[LinkEntry, ...]:
     """Links that were tried or judged (in a large cluster: and are not plainly good); the coverage counts all."""
-    entries = [_link(a, b, data, checks.get(link_name(a, b), [])) for a, b in data.pairs]
-    tried = [entry for entry in entries if entry.checks or any(d.share or d.error for d in entry.directions)]
-    if len(data.pairs) > LINKS_IN_FULL:
-        tried = [entry for entry in tried if not _plainly_good(entry)]
-    return tuple(tried)
+    in_full = len(data.pairs) <= LINKS_IN_FULL
+    entries = []
+    for a, b in data.pairs:
+        ways, judged = (data.directions[a, b], data.directions[b, a]), checks.get(link_name(a, b), [])
+        passed = all(check.outcome is Outcome.PASS for check in judged)
+        if not in_full and passed and all(_plainly_good(way) for way in ways):
+            continue
+        if judged or any(way.tried for way in ways):
+            entries.append(_link(a, b, ways, judged))
+    return tuple(entries)
 
 
-def _link(a: str, b: str, data: RunData, checks: Sequence[CheckEntry]) -> LinkEntry:
+def _link(a: str, b: str, ways: Sequence[Direction], checks: Sequence[CheckEntry]) -> LinkEntry:
     return LinkEntry(
         link=link_name(a, b),
         verdict=_severest([check.outcome for check in checks]) if checks else None,
-        directions=(_direction(data.directions[a, b]), _direction(data.directions[b, a])),
+        directions=tuple(direction_entry(way) for way in ways),
         checks=tuple(checks),
     )
 
 
-def _plainly_good(link: LinkEntry) -> bool:
-    fast = all((d.share or 0.0) >= CLEAR_SHARE and d.verified for d in link.directions)
-    return fast and link.verdict in (None, Outcome.PASS)
+def _plainly_good(way: Direction) -> bool:
+    return bool(way.verified) and (way.share or 0.0) >= CLEAR_SHARE
 
 
 _WORST_FIRST = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.SKIPPED, Outcome.PASS)
@@ -192,10 +156,10 @@ def _node(
     return NodeEntry(
         verdict=judgement.nodes[name],
         hardware_sha256=found.sha256 if found else None,
-        send_gbps=_short(data.sends_gbps(name)),
-        receive_gbps=_short(data.receives_gbps(name)),
-        slowest=_direction(slowest) if slowest else None,
-        step_seconds=_short(times[len(times) // 2]) if times else None,
+        send_gbps=short(data.sends_gbps(name)),
+        receive_gbps=short(data.receives_gbps(name)),
+        slowest=direction_entry(slowest) if slowest else None,
+        step_seconds=short(times[len(times) // 2]) if times else None,
         checks=tuple(checks),
     )
 
@@ -212,36 +176,6 @@ def _stage(data: RunData, stage: Stage) -> str:
     if not found:
         return "not run"
     return printable(f"{found[-1].status}: {found[-1].reason}") if found[-1].reason else found[-1].status
-
-
-def _collectives(data: RunData) -> tuple[CollectiveEntry, ...]:
-    return tuple(
-        CollectiveEntry(
-            op=found.op,
-            nodes=len(found.nodes),
-            bytes=found.bytes,
-            busbw_gbps=float(f"{found.busbw_gbps:.6g}"),
-            verified=bool(found.verified) and all(found.verified.values()),
-        )
-        for found in sorted(data.collectives, key=lambda c: (len(c.nodes), c.bytes))
-    )
-
-
-def _trainings(data: RunData) -> tuple[TrainingEntry, ...]:
-    return tuple(
-        TrainingEntry(
-            nodes=len(found.nodes),
-            global_batch=found.global_batch,
-            steps=found.steps,
-            samples_per_second=_short(samples_per_second(found)),
-            step_seconds=_short(step_seconds(found, found.step_seconds)),
-            compute_seconds=_short(step_seconds(found, found.compute_seconds)),
-            comm_seconds=_short(step_seconds(found, found.comm_seconds)),
-            first_loss=_short(found.losses[0]) if found.losses else None,
-            last_loss=_short(found.losses[-1]) if found.losses else None,
-        )
-        for found in data.ddp
-    )
 
 
 def _statement(data: RunData, judgement: Judgement, certified: bool) -> str:

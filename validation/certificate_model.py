@@ -8,6 +8,7 @@ from validation.model import Frozen, Level, Outcome, Stage, Substrate
 
 
 class CheckEntry(Frozen):
+    subject: str
     check: str
     stage: Stage
     outcome: Outcome
@@ -105,8 +106,14 @@ class Certificate(Frozen):
     culprits: tuple[CulpritEntry, ...]
     nodes: dict[str, NodeEntry]
     links: tuple[LinkEntry, ...]
-    whole: tuple[CheckEntry, ...] = Field(description="Checks of the cluster as a whole.")
+    whole: tuple[CheckEntry, ...] = Field(description="Checks of the cluster as a whole, and of services.")
     collectives: tuple[CollectiveEntry, ...]
     trainings: tuple[TrainingEntry, ...]
     undecided: tuple[str, ...]
     not_tested: tuple[str, ...]
+
+    @property
+    def checks(self) -> list[CheckEntry]:
+        """Every check that the certificate lists: of nodes, then links, then the whole."""
+        nodes = [check for node in self.nodes.values() for check in node.checks]
+        return [*nodes, *(check for link in self.links for check in link.checks), *self.whole]

@@ -102,9 +102,7 @@ def _day(text: str) -> str:
 
 
 def _verdict(document: Certificate, judgement: Judgement) -> dict[str, Any]:
-    subjects = [(name, node.checks) for name, node in document.nodes.items()]
-    subjects += [(link.link, link.checks) for link in document.links] + [(document.cluster, document.whole)]
-    checks = [(subject, check) for subject, found in subjects for check in found]
+    checks = document.checks
     return {
         "c": document,
         "headline": headline(document.verdict, document.certified, document.substrate),
@@ -117,8 +115,8 @@ def _verdict(document: Certificate, judgement: Judgement) -> dict[str, Any]:
         "drained": any(culprit.node for culprit in document.culprits),
         "more_culprits": document.culprits[CULPRITS_IN_FULL:],
         "undecided": judgement.undecided,
-        "unexplained": [] if document.culprits else [pair for pair in checks if pair[1].outcome in SEVERITY],
-        "advice": [(subject, check) for subject, check in checks if check.advice],
+        "unexplained": [] if document.culprits else [check for check in checks if check.outcome in SEVERITY],
+        "advice": [check for check in checks if check.advice],
         "lead": document.statement.removeprefix(SUBSTRATE_WORDS[document.substrate]).strip(),
         "facts": list(_facts(document)),
         "outcome_words": OUTCOME_WORDS,

@@ -116,13 +116,10 @@ def _culprits(page: _Page, culprits: Sequence[CulpritEntry]) -> Iterator[str]:
 
 def _unexplained(document: Certificate) -> list[str]:
     """Checks that failed or broke though no culprit was named: a verdict without a reason helps nobody."""
-    subjects = [(name, node.checks) for name, node in document.nodes.items()]
-    subjects += [(link.link, link.checks) for link in document.links] + [(document.cluster, document.whole)]
     found = [
-        f"{subject}, {check.check}: {check.measured or check.evidence or OUTCOME_WORDS[check.outcome]}"
+        f"{check.subject}, {check.check}: {check.measured or check.evidence or OUTCOME_WORDS[check.outcome]}"
         + (f" (required: {check.required})" if check.required else "")
-        for subject, checks in subjects
-        for check in checks
+        for check in document.checks
         if check.outcome in SEVERITY
     ]
     more = [f"… and {len(found) - CULPRITS_IN_FULL} more in the report"] if len(found) > CULPRITS_IN_FULL else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import combinations, permutations
 
 from inventory.hardware import FoundNic, FoundNode, HardwareLock
 from inventory.model import Cluster, Network, Node, Substrate
@@ -231,6 +231,13 @@ class Builder:
             CheckResult(subject="lab", stage="training", check="loss-falls", outcome=Outcome.PASS,
                         measured="2.4 → 0.27", required="last quarter < 0.9 × first", origin="same seed, fixed data"),
         )  # fmt: skip
+        found += [
+            CheckResult(subject=f"{a}–{b}", stage="pairs", check="bandwidth", outcome=Outcome.PASS,
+                        measured="0.94 / 0.94 Gb/s", required="≥ 0.80 Gb/s", origin="declared 1 Gb/s × 0.80")
+            for a, b in combinations(self.nodes, 2)
+            if frozenset((a, b)) not in self.cut and (f"{a}–{b}", "bandwidth") not in said
+            and not {(a, b), (b, a)} & set(self.slow)
+        ]  # fmt: skip
         found += [result for result in whole if (result.subject, result.check) not in said]
         found += results
         verdict = Outcome(str(extra.pop("verdict", Outcome.FAIL if culprits else Outcome.PASS)))

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from inventory.model import Substrate
 from tests.validation.sample_builder import Builder, Sample
@@ -195,8 +196,15 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "hang": hang,
     "undecided": undecided,
     "hostile": hostile,
-    "large": large,
+    "large": lambda: large(70),
 }
+
+
+@cache
+def certificate_of(make: Callable[[], Sample]) -> dict[str, Any]:
+    """A sample's certificate, made once."""
+    sample = make()
+    return build_certificate(sample.records, sample.judgement, sample.results_sha256)
 
 
 def write(folder: Path) -> None:
@@ -204,7 +212,7 @@ def write(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, make in SAMPLES.items():
         sample = make()
-        certificate = build_certificate(sample.records, sample.judgement, sample.results_sha256)
+        certificate = certificate_of(make)
         (folder / f"{name}.json").write_text(certificate_json(certificate))
         (folder / f"{name}.html").write_text(render_report(sample.records, sample.judgement, certificate))
         (folder / f"{name}.prom").write_text(render_metrics(certificate, sample.records))
