@@ -45,7 +45,7 @@ def build_certificate(records: Sequence[Record], judgement: Judgement, results_s
     """The certificate of a run, a pure function of what it recorded; ValueError without a run record."""
     data = gather(records)
     run = data.run
-    certified = judgement.verdict is Outcome.PASS and not run.partial
+    certified = judgement.verdict is Outcome.PASS and _complete(data)
     by_subject: dict[str, list[CheckEntry]] = {}
     for result in judgement.results:
         by_subject.setdefault(_subject(result.subject), []).append(check_entry(result))
@@ -86,6 +86,12 @@ def build_certificate(records: Sequence[Record], judgement: Judgement, results_s
         not_tested=not_tested(data, judgement),
     )
     return certificate.model_dump(mode="json")
+
+
+def _complete(data: RunData) -> bool:
+    """A second look besides the judge's: nothing was left out, no stage broke, no rank was lost."""
+    broken = data.failures or any(stage.status == "error" for stage in data.stages)
+    return not data.run.partial and set(STAGES) <= set(data.run.stages) and not broken
 
 
 def certificate_json(certificate: Mapping[str, Any]) -> str:
@@ -189,7 +195,7 @@ def _statement(data: RunData, judgement: Judgement, certified: bool) -> str:
         )
         said = f"{passed} at level {run.level}: {_scope(data, judgement)}."
     elif judgement.verdict is Outcome.PASS:
-        said = f"Cluster {cluster} is not certified: what was run passed, but only a part was run."
+        said = f"Cluster {cluster} is not certified: what was run passed, but the run was not complete."
     elif judgement.verdict is Outcome.FAIL:
         named = counted(len(judgement.culprits), "cause")
         said = f"Cluster {cluster} is not certified: {named} of failure found."

@@ -49,7 +49,7 @@ def printable(text: str) -> str:
 def headline(verdict: Outcome, certified: bool, substrate: Substrate) -> str:
     """The verdict in a few words; a rehearsal or a simulation never reads "certified"."""
     if verdict is Outcome.PASS and not certified:
-        return "Not certified: only a part was run"
+        return "Not certified: the run was not complete"
     if certified and substrate != "hardware":
         return f"{substrate.capitalize()} passed"
     return VERDICT_WORDS[verdict]

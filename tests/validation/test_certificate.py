@@ -14,6 +14,7 @@ from tests.validation.sample_builder import Builder, Sample
 from tests.validation.sample_run import (
     SAMPLES,
     certificate_of,
+    hang,
     healthy,
     hostile,
     large,
@@ -94,7 +95,21 @@ def test_a_partial_run_never_certifies() -> None:
     """With --only or --nodes a PASS of what ran does not certify the cluster."""
     certificate = made(with_run(healthy("hardware"), partial=True))
     assert not certificate.certified
-    assert "only a part was run" in certificate.statement
+    assert "the run was not complete" in certificate.statement
+
+
+@pytest.mark.parametrize("change", [{"partial": True}, {"stages": ("node", "pairs")}])
+def test_a_judge_alone_can_not_certify_half_a_run(change: dict[str, object]) -> None:
+    """Whatever the judgement says, a run that left out a stage certifies nothing."""
+    assert made(healthy("hardware")).certified
+    assert not made(with_run(healthy("hardware"), **change)).certified
+
+
+def test_a_lost_rank_is_never_certified() -> None:
+    """A rank that did not finish forbids a certificate even if the judgement overlooked it."""
+    sample = hang()
+    overlooked = sample.judgement.model_copy(update={"verdict": Outcome.PASS, "culprits": ()})
+    assert not made(Sample(sample.records, overlooked)).certified
 
 
 def test_its_hashes_follow_inventory_and_hardware() -> None:

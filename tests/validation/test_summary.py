@@ -116,9 +116,9 @@ def test_wrong_data_is_shouted() -> None:
 
 
 def test_a_partial_pass_is_not_certified() -> None:
-    """A run of a part that passed says that only a part was run."""
+    """A run of a part that passed says that it was not complete."""
     sample = healthy("hardware")
     run = sample.records[0].model_copy(update={"partial": True})
     text = said(Sample([run, *sample.records[1:]], sample.judgement))
-    assert "NOT CERTIFIED: ONLY A PART WAS RUN" in text
+    assert "NOT CERTIFIED: THE RUN WAS NOT COMPLETE" in text
     assert sample.judgement.verdict is Outcome.PASS
