@@ -79,7 +79,7 @@ class SshLauncher:
 
     def start(self, workers: Sequence[Worker]) -> list[tuple[Pipe, tuple[int, ...]]]:
         def one(worker: Worker) -> Pipe | str:
-            line = f"cd /; {self.python()} {self.program(worker.node)} --rank {worker.rank}; exit $?"
+            line = f"cd /; p={self.python()}; $p {self.program(worker.node)} --rank {worker.rank}; exit $?"
             try:
                 return self._remotes[worker.node].stream(line)
             except RemoteError as error:

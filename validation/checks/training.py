@@ -77,7 +77,10 @@ class TrainingStage:
         self._fleet, self._emit, self._steps = fleet, emit, STEPS[level]
 
     def reference(self) -> float | None:
-        """One process with the global batch of all ranks; returns its seconds a step and shard."""
+        """One process with the global batch of all ranks; returns its processor seconds a step and shard.
+
+        Processor time, because on a busy machine a step takes longer now than in the solo turn that follows.
+        """
         ranks = 1
 
         def plan() -> Plan | None:
@@ -89,7 +92,8 @@ class TrainingStage:
         record = self._run(plan)
         if record is None:
             return None
-        return median(time for times in record.step_seconds.values() for time in times) / max(ranks, 1)
+        step_s = median(time for times in record.step_seconds.values() for time in times)
+        return step_s * min(1.0, *record.cpu_share.values(), 1.0) / max(ranks, 1)
 
     def ddp(self, count: int) -> None:
         self._run(lambda: Plan("ddp", nodes, self._steps) if (nodes := self._fleet.compute_nodes[:count]) else None)

@@ -202,7 +202,8 @@ def train_rank(me, command: dict) -> dict:
     from groups import IdleShare, device_of, world
 
     members, idle = command["members"], IdleShare()
-    me.progress.at("set up", command["title"])
+    me.progress.title = command["title"]
+    me.progress.at("set up")
     ddp = command["mode"] == "ddp"
     meeting = world(me, members, command["group"], command["timeout_s"]) if ddp else contextlib.nullcontext(0)
     with meeting as rank:

@@ -50,12 +50,21 @@ class Progress:
     """Where the rank is: shown by every heartbeat, so that whoever watches can tell slow from stuck."""
 
     def __init__(self) -> None:
-        self.step, self.phase, self.count = "", "start", 0
+        self.title, self.step, self.phase, self.count = "", "", "start", 0
 
     def at(self, phase: str, step: str | None = None) -> None:
         self.phase, self.count = phase, self.count + 1
         if step is not None:
             self.step = step
+
+    def rest(self) -> None:
+        """Between commands."""
+        self.title = self.step = ""
+        self.at("waiting for a command")
+
+    def beat(self, number: int) -> dict:
+        step = ", ".join(part for part in (self.title, self.step) if part)
+        return {"beat": number, "step": step, "phase": self.phase, "count": self.count}
 
 
 class Voice:
@@ -148,7 +157,7 @@ def heartbeat(me: Me, voice: Voice, inbox: Inbox) -> None:
     while True:
         beat += 1
         try:
-            voice.say({"beat": beat, "step": me.progress.step, "phase": me.progress.phase, "count": me.progress.count})
+            voice.say(me.progress.beat(beat))
         except OSError:
             inbox.leave()
         if time.monotonic() - inbox.heard > LEASE_S:
@@ -167,7 +176,7 @@ def answer(me: Me, command: dict) -> dict:
         last = (str(error).strip().splitlines() or [""])[-1]
         return {"id": command["id"], "ok": False, "type": type(error).__name__, "error": last[:500]}
     finally:
-        me.progress.at("waiting for a command")
+        me.progress.rest()
 
 
 def get_ready(me: Me) -> dict:
@@ -206,7 +215,7 @@ def main() -> None:
         traceback.print_exc()
         voice.say({"ready": False, "type": type(error).__name__, "error": str(error)[:500]})
         sys.exit(3)
-    me.progress.at("waiting for a command")
+    me.progress.rest()
     voice.say(ready)
     while True:
         voice.say(answer(me, inbox.commands.get()))
