@@ -68,6 +68,9 @@ def main(argv: Sequence[str]) -> int:
     except LabError as error:
         print(f"bin/lab: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # whoever read us, `head` say, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except KeyboardInterrupt:
         print("bin/lab: interrupted; run it again to go on, or `bin/lab down`", file=sys.stderr)
         return 130
