@@ -180,7 +180,7 @@ def _coverage(data: RunData, judgement: Judgement) -> dict[str, int]:
 def _stage(data: RunData, stage: Stage) -> str:
     found = [record for record in data.stages if record.stage == stage]
     if not found:
-        return "not run"
+        return "not finished" if data.begun(stage) else "not run"
     return printable(f"{found[-1].status}: {found[-1].reason}") if found[-1].reason else found[-1].status
 
 

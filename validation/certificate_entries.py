@@ -48,6 +48,7 @@ def direction_entry(found: Direction) -> DirectionEntry:
         src=found.src,
         dst=found.dst,
         bandwidth_gbps=short(found.gbps),
+        lowest_gbps=short(found.lowest_gbps),
         declared_gbps=found.declared_gbps,
         share=short(found.share),
         latency_p50_us=short(found.latency_p50_us),

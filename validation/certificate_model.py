@@ -23,7 +23,8 @@ class CheckEntry(Frozen):
 class DirectionEntry(Frozen):
     src: str
     dst: str
-    bandwidth_gbps: float | None
+    bandwidth_gbps: float | None = Field(description="Upper quartile of its rounds: noise only takes away.")
+    lowest_gbps: float | None = Field(description="Its worst round.")
     declared_gbps: float | None
     share: float | None = Field(description="Measured ÷ declared.")
     latency_p50_us: float | None
@@ -102,7 +103,7 @@ class Certificate(Frozen):
     hardware_sha256: str | None = Field(description="None: there was no hardware lock.")
     results_sha256: str
     coverage: dict[str, int] = Field(description="Checks an outcome; pairs_tested (both directions) of pairs_all.")
-    stages: dict[Stage, str] = Field(description="done, skipped or error with the reason, or not run.")
+    stages: dict[Stage, str] = Field(description="done; skipped or error with the reason; not finished; not run.")
     culprits: tuple[CulpritEntry, ...]
     nodes: dict[str, NodeEntry]
     links: tuple[LinkEntry, ...]

@@ -125,7 +125,7 @@ def _links(certificate: Certificate, data: RunData) -> Iterator[GaugeMetricFamil
     if len(data.cluster.nodes) > PAIR_SERIES_NODES:
         return
     labels = ["cluster", "src", "dst"]
-    bandwidth = _family("pair_bandwidth_bytes_per_second", "Verified payload from src to dst, median.", labels)
+    bandwidth = _family("pair_bandwidth_bytes_per_second", "Payload from src to dst, upper quartile of rounds.", labels)
     ratio = _family("pair_bandwidth_ratio", "Measured divided by declared bandwidth from src to dst.", labels)
     latency = _family("pair_latency_seconds", "Half a round trip of a small message.", [*labels, "quantile"])
     for (src, dst), found in sorted(data.directions.items()):

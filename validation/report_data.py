@@ -19,6 +19,7 @@ from validation.model import (
     ReachRecord,
     Record,
     RunRecord,
+    Stage,
     StageRecord,
     TrainingRecord,
 )
@@ -26,13 +27,13 @@ from validation.model import (
 
 @dataclass(frozen=True)
 class Direction:
-    """All that was measured from `src` to `dst`: the median over its rounds, each round a median of repetitions."""
+    """All that was measured from `src` to `dst`, each round a median of its repetitions."""
 
     src: str
     dst: str
     declared_gbps: float | None
     gbps: float | None
-    """None: nothing arrived, or it was not measured."""
+    """What the pair can do: the upper quartile of its rounds, since noise only takes away. None: no bytes arrived."""
     lowest_gbps: float | None
     highest_gbps: float | None
     rounds: int
@@ -68,6 +69,13 @@ class RunData:
     failures: tuple[FailureRecord, ...]
     started_at: datetime
     ended_at: datetime
+
+    def begun(self, stage: Stage) -> bool:
+        """Whether anything of a stage was recorded, even if its end was not."""
+        found = {"pairs": any(way.tried for way in self.directions.values()), "cluster": bool(self.collectives)}
+        lost = any(failure.stage == stage for failure in self.failures)
+        ended = any(record.stage == stage and record.status != "skipped" for record in self.stages)
+        return ended or lost or found.get(stage, stage == "training" and bool(self.trainings))
 
     @property
     def duration_s(self) -> float:
@@ -166,7 +174,7 @@ def _directions(cluster: Cluster, records: Sequence[Record]) -> dict[tuple[str, 
 def _direction(
     src: str, dst: str, declared_gbps: float, cells: list[CellRecord], reaches: list[ReachRecord]
 ) -> Direction:
-    rates = [median(cell.repetitions_gbps) for cell in cells if cell.repetitions_gbps]
+    rates = sorted(median(cell.repetitions_gbps) for cell in cells if cell.repetitions_gbps)
     halves = [cell.latency_us for cell in cells if cell.latency_us]
     errors = [cell.error for cell in cells if cell.error]
     if reaches and not any(reach.ok for reach in reaches):
@@ -175,9 +183,9 @@ def _direction(
         src=src,
         dst=dst,
         declared_gbps=declared_gbps or None,
-        gbps=median(rates) if rates else None,
-        lowest_gbps=min(rates, default=None),
-        highest_gbps=max(rates, default=None),
+        gbps=rates[3 * len(rates) // 4] if rates else None,
+        lowest_gbps=rates[0] if rates else None,
+        highest_gbps=rates[-1] if rates else None,
         rounds=len(rates),
         latency_p50_us=median(half[0] for half in halves) if halves else None,
         latency_p99_us=median(half[-1] for half in halves) if halves else None,

@@ -59,9 +59,9 @@ def cell(found: Direction | None) -> Cell:
     if found.declared_gbps is not None:
         said.append(f"of {gbps(found.declared_gbps)} declared")
     if found.rounds > 1 and found.lowest_gbps is not None and found.highest_gbps is not None:
-        said.append(f"(median of {found.rounds} rounds, {significant(found.lowest_gbps)}–{gbps(found.highest_gbps)})")
+        said.append(f"({significant(found.lowest_gbps)} to {gbps(found.highest_gbps)} in {found.rounds} rounds)")
     if found.latency_p50_us is not None:
-        said.append(f"latency {seconds(found.latency_p50_us / 1e6)}")
+        said[-1] += f", latency {seconds(found.latency_p50_us / 1e6)}"
     if found.verified is False:
         return Cell("wrong", "!", f"{' '.join(said)}; data arrived other than it was sent")
     return Cell(shade(found), shown, " ".join(said))
@@ -119,6 +119,7 @@ def _scaling_bar(data: RunData, training: TrainingRecord, total: float, y: float
         drawn.append(box(_LEFT, y, total * scale, 22, "bar", f"step {seconds(total)}"))
     else:
         rest = comm if comm is not None else max(0.0, total - compute)
+        drawn.append(box(_LEFT, y, total * scale, 22, "bar-rest", f"whole step {seconds(total)}"))
         drawn.append(box(_LEFT, y, compute * scale, 22, "bar", f"computing {seconds(compute)}"))
         drawn.append(box(_LEFT + compute * scale, y, rest * scale, 22, "bar-comm", f"communicating {seconds(rest)}"))
     least = least_comm_seconds(data, training)

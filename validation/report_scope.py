@@ -44,7 +44,8 @@ def _stages(data: RunData) -> list[str]:
     for stage, words in _STAGE_WORDS.items():
         if stage in done:
             continue
-        reason = reasons.get(stage) or ("it did not run" if stage in data.run.stages else "this run left it out")
+        left_out = "it did not run" if stage in data.run.stages else "this run left it out"
+        reason = reasons.get(stage) or ("it did not come to its end" if data.begun(stage) else left_out)
         lines.append(f"Stage {stage} ({words}): {reason.rstrip('.')}.")
     return lines
 

@@ -24,7 +24,7 @@ from tests.validation.sample_run import (
 )
 from validation.certificate import build_certificate, certificate_json
 from validation.certificate_model import Certificate
-from validation.model import RECORD, CheckResult, Culprit, Judgement, Outcome, RunRecord
+from validation.model import RECORD, CheckResult, Culprit, Judgement, Outcome, Record, RunRecord
 
 
 def made(sample: Sample) -> Certificate:
@@ -223,6 +223,35 @@ def test_an_interrupted_run_has_a_certificate_too() -> None:
     assert not certificate.certified
     assert certificate.issued_at == certificate.started_at
     assert set(certificate.stages.values()) == {"not run"}
+
+
+def test_a_stage_that_broke_off_is_not_called_untouched() -> None:
+    """Pairs that were measured before an interruption are "not finished", not "not run"."""
+    run = Builder()
+    run.begin()
+    run.pairs()
+    broken_off: list[Record] = [record for record in run.records if record.kind != "stage"]
+    certificate = made(Sample(broken_off, Judgement(verdict=Outcome.INCONCLUSIVE)))
+    assert certificate.stages["pairs"] == "not finished"
+    assert certificate.stages["cluster"] == "not run"
+    assert any("Stage pairs" in line and "did not come to its end" in line for line in certificate.not_tested)
+
+
+def test_a_noisy_round_does_not_lower_what_a_pair_can_do() -> None:
+    """Of five rounds, two disturbed, the pair's speed is the undisturbed one and the worst is kept beside it."""
+    run = Builder()
+    run.begin()
+    run.pairs(rounds=5)
+    noisy = [
+        record.model_copy(update={"repetitions_gbps": (0.47, 0.48, 0.6)})
+        if record.kind == "cell" and (record.src, record.dst) == ("n1", "n2") and record.round < 2
+        else record
+        for record in run.records
+    ]
+    links = made(Sample(noisy, Judgement(verdict=Outcome.INCONCLUSIVE))).links
+    way = next(d for link in links for d in link.directions if (d.src, d.dst) == ("n1", "n2"))
+    assert way.bandwidth_gbps == pytest.approx(0.94, abs=0.01)
+    assert way.lowest_gbps == 0.48
 
 
 def test_results_without_a_run_are_refused() -> None:
