@@ -42,7 +42,8 @@ pid {folder}/nginx.pid;
 error_log {folder}/error.log warn;
 events {{ worker_connections 512; }}
 http {{
-  access_log {folder}/access.log;
+  log_format cache '$upstream_cache_status $status $request_uri';
+  access_log {folder}/access.log cache;
   client_body_temp_path {folder}/body;
   fastcgi_temp_path {folder}/fastcgi;
   scgi_temp_path {folder}/scgi;

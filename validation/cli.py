@@ -45,7 +45,13 @@ def parser() -> argparse.ArgumentParser:
     add("--only", metavar="STAGE,…", help="only these of node, pairs, cluster, training; never certifies")
     add("--nodes", metavar="A,…", help="only these nodes; certifies them, never the cluster")
     add("--launcher", default="auto", metavar="HOW", help="auto (default), slurm or ssh")
-    add("--wait", type=float, default=0.0, metavar="MINUTES", help="wait so long for a busy cluster (default 0)")
+    add(
+        "--wait",
+        type=float,
+        default=0.0,
+        metavar="MINUTES",
+        help="wait so long for jobs or another run (default 0)",
+    )
     add("--out", type=Path, default=Path("reports"), metavar="DIR", help="folder for reports (default reports)")
     add("--json", action="store_true", help="print the certificate on stdout and everything else on stderr")
     add("--list", action="store_true", help="print all checks with their limits; contacts nobody")

@@ -18,7 +18,7 @@ from validation.model import Judgement
 from validation.outcome import EXIT_UNDECIDED, Finished, finish, show
 from validation.progress import Progress
 from validation.quarantine import apply_actions, plan_actions
-from validation.remote import RemoteError, connect_all
+from validation.remote import Remote, RemoteError, connect_all
 from validation.run_folder import RunFolder, RunFolderError
 from validation.run_lock import ClusterLocked, run_lock
 from validation.run_options import RunOptions, UsageError
@@ -26,7 +26,7 @@ from validation.run_stages import Run, run_record, run_stages, states_of
 from validation.slurm_state import busy_nodes, choose_launcher, read_states
 
 EXIT_INTERRUPTED = 130
-BUSY_POLL_S = 10.0
+BUSY_POLL_S = 5.0
 
 
 class Refused(Exception):
@@ -91,29 +91,42 @@ def _connect(run: Run, stack: ExitStack) -> None:
     for why in reasons.values():
         run.progress.step("run", f"not reached: {why}")
     controller = run.remotes.get(head.name)
-    if controller is None:
-        return
-    try:
-        stack.enter_context(run_lock(controller, run.run_id))
-    except ClusterLocked as error:
-        raise Refused(str(error)) from None
-    except RemoteError as error:
-        raise Refused(f"{error}; without the lock two runs would disturb each other") from None
+    if controller is not None:
+        _take_cluster(run, controller, stack)
+
+
+def _take_cluster(run: Run, controller: Remote, stack: ExitStack) -> None:
+    """Take the run lock, waiting for its holder as long as was allowed; Refused when the time is over."""
+    while True:
+        try:
+            stack.enter_context(run_lock(controller, run.run_id))
+        except ClusterLocked as error:
+            if _waited_out(run):
+                raise Refused(f"{error}; wait for it with --wait MINUTES") from None
+            run.progress.step("run", str(error))
+            time.sleep(BUSY_POLL_S)
+        except RemoteError as error:
+            raise Refused(f"{error}; without the lock two runs would disturb each other") from None
+        else:
+            return
+
+
+def _waited_out(run: Run) -> bool:
+    return time.monotonic() - run.began >= run.options.wait_minutes * 60
 
 
 def _wait_until_idle(run: Run) -> None:
     """Read Slurm's states until no node of the run has a job; Refused when the time is over."""
-    deadline = time.monotonic() + run.options.wait_minutes * 60
     while True:
         run.states = read_states(run.remotes.get(run.cluster.controller.name))
         busy = busy_nodes(run.states, [node.name for node in run.nodes])
         if not busy:
             run.progress.step("run", states_of(run.states, run.nodes))
             return
-        if time.monotonic() >= deadline:
+        if _waited_out(run):
             raise Refused(f"jobs run on {', '.join(busy)}: wait for them with --wait MINUTES, or drain these nodes")
         run.progress.step("run", f"waiting for jobs on {', '.join(busy)}")
-        time.sleep(min(BUSY_POLL_S, max(0.1, deadline - time.monotonic())))
+        time.sleep(BUSY_POLL_S)
 
 
 def _quarantine(run: Run, finished: Finished) -> list[str]:

@@ -171,7 +171,7 @@ def _stage(run: Run, stage: Stage, fleet: Fleet) -> None:
         run.progress.expect_rounds(len(plan_rounds([node.name for node in fleet.nodes], level)))
         run_pairs(fleet, level, run.emit, run.judge_now)
     elif stage == "cluster":
-        run.progress.step(stage, f"all-reduce on {len(fleet.nodes)} nodes")
+        run.progress.step(stage, f"all-reduce on {len(fleet.compute_nodes)} nodes")
         run_cluster(fleet, level, run.emit)
     else:
         run.progress.step(stage, "training on 1 … all nodes")

@@ -1,29 +1,70 @@
-"""The verdict: a pure function of a run's records, which says who is to blame and what is still to be measured."""
+"""The verdict: a pure function of a run's records that says who is to blame and what is still to be measured."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from validation.model import Judgement, Outcome, Record, worst
+from validation.model import CheckResult, Judgement, Outcome, Record, WantedFanIn, WantedRound
 from validation.verdicts.bandwidth import judge_bandwidth
+from validation.verdicts.collective import judge_collectives
+from validation.verdicts.compose import cluster_verdict, merge, node_verdicts, stage_results
+from validation.verdicts.compute import judge_compute, judge_scaling
+from validation.verdicts.corruption import judge_corruption
 from validation.verdicts.evidence import Evidence
+from validation.verdicts.failures import judge_failures
 from validation.verdicts.findings import Findings
+from validation.verdicts.latency import judge_latency
+from validation.verdicts.node_stage import judge_node_stage
+from validation.verdicts.reach import judge_reach
+from validation.verdicts.training import judge_training
 
 
 def judge(records: Sequence[Record]) -> Judgement:
+    """The same records give the same judgement, byte for byte: no clock, no chance, no file is read.
+
+    While the pairs stage has no StageRecord yet, `wanted` holds what the caller should measure next, in this order;
+    it then judges all records again. This ends by itself: every suspicion has a bounded number of retests.
+    Raises NoRunRecordError unless there is exactly one RunRecord.
+    """
     evidence = Evidence(records)
     findings = Findings()
-    findings.add(judge_bandwidth(evidence, [], []))
+    findings.add(judge_node_stage(evidence))
+    _judge_pairs(evidence, findings)
     blamed = findings.blamed_nodes()
-    nodes = {
-        n: Outcome.FAIL if n in blamed else Outcome.INCONCLUSIVE if n in findings.doubtful else Outcome.PASS
-        for n in evidence.run.nodes
-    }
+    findings.add(judge_collectives(evidence, blamed))
+    findings.add(judge_training(evidence))
+    findings.add(judge_compute(evidence))
+    findings.add(judge_scaling(evidence, findings.blamed_nodes()))
+    findings.add(judge_failures(evidence))
+    findings.add(stage_results(evidence))
+    findings.culprits = merge(findings.culprits)
     return Judgement(
-        verdict=worst([r.outcome for r in findings.results]),
+        verdict=cluster_verdict(evidence, findings),
         culprits=tuple(findings.culprits),
-        results=tuple(findings.results),
-        nodes=nodes,
-        wanted=tuple(findings.wanted) if evidence.pairs_open else (),
+        results=_in_order(findings.results),
+        nodes=node_verdicts(evidence, findings),
+        wanted=_wishes(findings.wanted) if evidence.pairs_open else (),
         undecided=tuple(findings.undecided),
     )
+
+
+def _judge_pairs(evidence: Evidence, findings: Findings) -> None:
+    """Each part leaves out what an earlier one has named: no connection, wrong data, bandwidth, then latency."""
+    reach = judge_reach(evidence)
+    findings.add(reach.findings)
+    findings.add(judge_corruption(evidence))
+    bandwidth = judge_bandwidth(evidence, reach.nodes, reach.dead)
+    findings.add(bandwidth)
+    if "pairs" in evidence.run.stages and (evidence.cells or evidence.pairs_open is False):
+        latency = judge_latency(evidence, reach.nodes | bandwidth.blamed_nodes())
+        findings.add(latency)
+
+
+def _wishes(wanted: Sequence[WantedRound | WantedFanIn]) -> tuple[WantedRound | WantedFanIn, ...]:
+    """Each once, in the order of asking."""
+    return tuple(dict.fromkeys(wanted))
+
+
+def _in_order(results: Sequence[CheckResult]) -> tuple[CheckResult, ...]:
+    """By stage as they came; the first of equals only."""
+    return tuple(dict.fromkeys(result for result in results if result.outcome in Outcome))

@@ -186,6 +186,10 @@ def test_packages_come_through_the_cache(trial: Lab) -> None:
     for node in ("n1", "n2"):
         trial.ssh(node, "apt-get -q update && apt-get -q install -y --no-install-recommends hello", timeout_s=120)
     assert trial.ssh("n2", "hello").stdout == "Hello, world!\n"
+    log = (state_of(trial) / "cache" / "access.log").read_text().splitlines()
+    fetched = [line.split()[0] for line in log if "/hello_" in line]
+    assert len(fetched) == 2
+    assert fetched[1] == "HIT"
 
 
 def test_a_node_comes_back_after_its_reboot(trial: Lab) -> None:

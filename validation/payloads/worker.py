@@ -29,7 +29,7 @@ import time
 import traceback
 from pathlib import Path
 
-HEARTBEAT_S = 1.0
+HEARTBEAT_S, LEAST_BEAT_S = 1.0, 0.25  # a new step is told at once, but not every one of many
 LEASE_S = 90.0
 PART_CHARS = 800  # slurmstepd sends at most 1 KiB at once and srun ends every piece with a newline
 
@@ -51,11 +51,13 @@ class Progress:
 
     def __init__(self) -> None:
         self.title, self.step, self.phase, self.count = "", "", "start", 0
+        self.news = threading.Event()
 
     def at(self, phase: str, step: str | None = None) -> None:
         self.phase, self.count = phase, self.count + 1
         if step is not None:
             self.step = step
+            self.news.set()
 
     def rest(self) -> None:
         """Between commands."""
@@ -152,7 +154,7 @@ class Inbox:
 
 
 def heartbeat(me: Me, voice: Voice, inbox: Inbox) -> None:
-    """Tell each second where the rank is; go when nobody listens or nobody wants us any more."""
+    """Tell each second, and at a new step, where the rank is; go when nobody listens or nobody wants us any more."""
     beat = 0
     while True:
         beat += 1
@@ -162,7 +164,9 @@ def heartbeat(me: Me, voice: Voice, inbox: Inbox) -> None:
             inbox.leave()
         if time.monotonic() - inbox.heard > LEASE_S:
             inbox.leave()
-        time.sleep(HEARTBEAT_S)
+        time.sleep(LEAST_BEAT_S)
+        me.progress.news.wait(HEARTBEAT_S - LEAST_BEAT_S)
+        me.progress.news.clear()
 
 
 def answer(me: Me, command: dict) -> dict:
