@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from validation.model import CheckResult, Judgement, Outcome, Record, WantedFanIn, WantedRound
+from validation.model import CheckResult, Judgement, Record, WantedFanIn, WantedRound
 from validation.verdicts.bandwidth import judge_bandwidth
 from validation.verdicts.collective import judge_collectives
 from validation.verdicts.compose import cluster_verdict, merge, node_verdicts, stage_results
@@ -50,14 +50,14 @@ def judge(records: Sequence[Record]) -> Judgement:
 
 def _judge_pairs(evidence: Evidence, findings: Findings) -> None:
     """Each part leaves out what an earlier one has named: no connection, wrong data, bandwidth, then latency."""
+    absent = findings.blamed_nodes(("unreachable",)) | evidence.failed_nodes("node")
     reach = judge_reach(evidence)
     findings.add(reach.findings)
     findings.add(judge_corruption(evidence))
-    bandwidth = judge_bandwidth(evidence, reach.nodes, reach.dead)
-    findings.add(bandwidth)
-    if "pairs" in evidence.run.stages and (evidence.cells or evidence.pairs_open is False):
-        latency = judge_latency(evidence, reach.nodes | bandwidth.blamed_nodes())
-        findings.add(latency)
+    if evidence.cells or evidence.done("pairs"):
+        bandwidth = judge_bandwidth(evidence, reach.nodes | absent, reach.dead)
+        findings.add(bandwidth)
+        findings.add(judge_latency(evidence, reach.nodes | absent | bandwidth.blamed_nodes()))
 
 
 def _wishes(wanted: Sequence[WantedRound | WantedFanIn]) -> tuple[WantedRound | WantedFanIn, ...]:
@@ -66,5 +66,5 @@ def _wishes(wanted: Sequence[WantedRound | WantedFanIn]) -> tuple[WantedRound | 
 
 
 def _in_order(results: Sequence[CheckResult]) -> tuple[CheckResult, ...]:
-    """By stage as they came; the first of equals only."""
-    return tuple(dict.fromkeys(result for result in results if result.outcome in Outcome))
+    """As they came, the first of equals only."""
+    return tuple(dict.fromkeys(results))

@@ -11,6 +11,7 @@ from typing import Literal
 from validation.model import CellRecord, FanInRecord
 
 Pair = tuple[str, str]
+Purpose = Literal["plan", "retest", "control", "fleet"]
 ROUND_S = 1.5
 """A round of one pair a node at 1 Gb/s takes about so long."""
 
@@ -62,7 +63,7 @@ class Network:
         self, nodes: Sequence[str], declared: dict[str, float], faults: Faults, noise: Noise, seed: int
     ) -> None:
         self.nodes, self.declared, self.faults, self.noise = tuple(nodes), declared, faults, noise
-        self.random = random.Random(seed)
+        self.random = random.Random(seed)  # noqa: S311 - noise, not a secret
         self.now_s, self.round = 0.0, 0
         self.host = Episode()
         self.node = {name: Episode() for name in nodes}
@@ -100,7 +101,7 @@ class Network:
     def pause(self, seconds: float) -> None:
         self._advance(seconds, counts=False)
 
-    def _cell(self, src: str, dst: str, purpose: Literal["plan", "retest", "control", "fleet"]) -> CellRecord:
+    def _cell(self, src: str, dst: str, purpose: Purpose) -> CellRecord:
         gbps = self._true_gbps(src, dst) * self._episodes(src, dst)
         repetitions = tuple(gbps * self._wobble() for _ in range(3))
         calm = self.host.until_s <= self.now_s or not self.noise.shows_idle

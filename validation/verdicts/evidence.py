@@ -64,6 +64,9 @@ class Evidence:
         """True while the stage still runs, so that a wanted measurement can be had."""
         return "pairs" in self.run.stages and "pairs" not in self.stages
 
+    def done(self, stage: Stage) -> bool:
+        return stage in self.stages and self.stages[stage].status == "done"
+
     @cached_property
     def _declared(self) -> dict[str, float]:
         networks = self.run.inventory.get("networks") or [{}]

@@ -1,0 +1,130 @@
+"""All-reduce over all nodes: verified first, then its bandwidth against what the slowest pair allows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from validation.model import CheckResult, CollectiveRecord, Culprit, Outcome
+from validation.verdicts import limits
+from validation.verdicts.evidence import Evidence
+from validation.verdicts.findings import Findings
+
+
+def judge_collectives(evidence: Evidence, blamed: Collection[str]) -> Findings:
+    """`blamed`: nodes that pairs have named; a collective over them is slow because of them."""
+    findings = Findings()
+    for record in evidence.collectives:
+        _judge_data(record, evidence, findings)
+    full = [r for r in evidence.collectives if r.bytes >= limits.COLLECTIVE_MIN_BYTES and len(r.nodes) > 1]
+    if full:
+        largest = max(record.bytes for record in full)
+        for record in full:
+            if record.bytes == largest:
+                _judge_speed(record, evidence, blamed, findings)
+    return findings
+
+
+def _judge_data(record: CollectiveRecord, evidence: Evidence, findings: Findings) -> None:
+    wrong = sorted(node for node, right in record.verified.items() if not right)
+    size = f"all-reduce of {record.bytes / 1e6:.3g} MB"
+    if not wrong:
+        note = f"{size}: right on {len(record.verified)} nodes"
+        findings.results.append(_row(evidence.cluster, "collective-data", Outcome.PASS, note))
+        return
+    fact = f"{size}: wrong on {', '.join(wrong)} of {len(record.nodes)} nodes"
+    few = 2 * len(wrong) < len(record.nodes)
+    remedy = (
+        f"Do not train on {', '.join(wrong)}: test memory and NIC there."
+        if few
+        else "Every rank gets the same wrong sum, so the sum can't say whose it is; halves of the cluster can."
+    )
+    for node in wrong if few else [None]:
+        findings.culprits.append(
+            Culprit(
+                kind="node" if node else "cluster",
+                subject=node or evidence.cluster,
+                cause="data-corruption",
+                evidence=(fact,),
+                remedy=remedy,
+                node=node,
+            )
+        )
+    if not few:
+        findings.doubtful |= set(record.nodes)
+    findings.results.append(_row(wrong[0] if few else evidence.cluster, "collective-data", Outcome.FAIL, fact, remedy))
+
+
+def _judge_speed(record: CollectiveRecord, evidence: Evidence, blamed: Collection[str], findings: Findings) -> None:
+    slowest = slowest_pair_gbps(record.nodes, evidence)
+    size = f"all-reduce of {record.bytes / 1e6:.3g} MB on {len(record.nodes)} nodes"
+    measured = f"{record.busbw_gbps:.3g} Gb/s bus bandwidth"
+    if slowest is None:
+        note = "its pairs were not measured, so there is nothing to compare with"
+        findings.results.append(_speed(evidence.cluster, Outcome.INCONCLUSIVE, measured, "", note))
+        findings.undecided.append(f"Bandwidth of the {size}: {note}; run stage pairs too.")
+        return
+    due = slowest / limits.COLLECTIVE_SLACK
+    required = f"≥ {due:.3g} Gb/s"
+    best = _best_gbps(record)
+    busy = record.idle_share is not None and record.idle_share < limits.BUSY_IDLE_SHARE
+    if record.busbw_gbps >= due or best >= due:
+        advice = "" if record.busbw_gbps >= due else f"unsteady: {best:.3g} Gb/s at best, the median is below the limit"
+        findings.results.append(_speed(evidence.cluster, Outcome.PASS, measured, required, size, advice))
+    elif blamed:
+        note = f"{size}: with {', '.join(sorted(blamed))} in it, not judged until that is repaired"
+        findings.results.append(_speed(evidence.cluster, Outcome.SKIPPED, measured, required, note))
+    elif busy:
+        note = f"{size}: the processors were busy (idle share {record.idle_share:.2f})"
+        findings.results.append(_speed(evidence.cluster, Outcome.INCONCLUSIVE, measured, required, note))
+        findings.undecided.append(f"{note[0].upper()}{note[1:]}; run again when the hosts are idle.")
+        findings.doubtful |= set(record.nodes)
+    else:
+        _blame(record, evidence, findings, f"{size}: {measured}, {required} by the slowest pair", required, measured)
+
+
+def _blame(
+    record: CollectiveRecord, evidence: Evidence, findings: Findings, fact: str, required: str, measured: str
+) -> None:
+    remedy = (
+        "All pairs are good one at a time: look at the switch under full load (drops, pause frames, its backplane)."
+    )
+    findings.culprits.append(
+        Culprit(
+            kind="cluster",
+            subject=evidence.cluster,
+            cause="collective",
+            remedy=remedy,
+            evidence=(fact, "all pairs are good when they are measured alone"),
+        )
+    )
+    findings.doubtful |= set(record.nodes)
+    row = _speed(evidence.cluster, Outcome.FAIL, measured, required, fact)
+    findings.results.append(row.model_copy(update={"remedy": remedy}))
+
+
+def slowest_pair_gbps(nodes: Collection[str], evidence: Evidence) -> float | None:
+    """The slowest directed pair among these nodes, by the median of its rounds; None unless all were measured."""
+    found = [evidence.pair_gbps.get((a, b)) for a in nodes for b in nodes if a != b]
+    known = [gbps for gbps in found if gbps is not None]
+    return min(known) if known and len(known) == len(found) else None
+
+
+def _best_gbps(record: CollectiveRecord) -> float:
+    """Bus bandwidth of the best repetition, Gb/s: bytes·8/s × 2(n−1)/n as nccl-tests defines it."""
+    times = [seconds for seconds in record.seconds if seconds > 0]
+    count = len(record.nodes)
+    return record.bytes * 8 / min(times) * 2 * (count - 1) / count / 1e9 if times else 0.0
+
+
+def _row(subject: str, check: str, outcome: Outcome, measured: str, remedy: str = "") -> CheckResult:
+    return CheckResult(
+        subject=subject, stage="cluster", check=check, outcome=outcome, measured=measured,
+        required="every element is the exact sum", origin="computed", remedy=remedy,
+    )  # fmt: skip
+
+
+def _speed(subject: str, outcome: Outcome, measured: str, required: str, note: str, advice: str = "") -> CheckResult:
+    return CheckResult(
+        subject=subject, stage="cluster", check="collective-bandwidth", outcome=outcome, measured=measured,
+        required=required, origin=f"slowest pair ÷ {limits.COLLECTIVE_SLACK:g}", evidence=note, advice=advice,
+    )  # fmt: skip
