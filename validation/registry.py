@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from validation.model import STAGES, Stage
+from validation.verdicts import limits
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,10 @@ class Check:
     def docs(self) -> str:
         """Its place in the documentation, below docs/."""
         return f"checks.md#{self.name}"
+
+
+def _times(factor: float) -> str:
+    return f"≤ {factor:g} × theirs"
 
 
 CHECKS: tuple[Check, ...] = (
@@ -51,6 +56,46 @@ CHECKS: tuple[Check, ...] = (
     Check("slurm-controller", "node", "slurmctld answers the node", "UP", "slurm.conf"),
     Check("slurm-state", "node", "Slurm holds the node for usable", "registered, not down", "slurmctld"),
     Check("cgroup", "node", "Slurm can enforce limits", "else advice", "field experience"),
+    # The other stages: measured by validation/checks/*.py, judged by validation/verdict.py.
+    Check(
+        "reach", "pairs", "every node connects to every node on a high port", "within 3 s, both ways", "needed to run"
+    ),
+    Check("bandwidth", "pairs", "every pair, each direction", f"≥ {limits.LOW:.2f} of it", "declared link speed"),
+    Check("data", "pairs", "every message arrives as it was sent", "every byte", "seeded pattern"),
+    Check(
+        "latency", "pairs", "half round trip of small messages, median", _times(limits.LATENCY_FACTOR), "other pairs"
+    ),
+    Check("latency-tail", "pairs", "half round trip, 99th percentile", _times(limits.TAIL_FACTOR), "other pairs"),
+    Check("rank", "pairs", "every worker runs to its end, in all stages", "no hang, no death", "heartbeats"),
+    Check("stage", "pairs", "every stage that was asked for is run to its end", "done", "command line"),
+    Check("collective-data", "cluster", "an all-reduce gives every rank the sum", "every element", "computed"),
+    Check(
+        "collective-bandwidth",
+        "cluster",
+        "bus bandwidth of a large all-reduce",
+        f"≥ 1/{limits.COLLECTIVE_SLACK:g} of it",
+        "slowest pair measured",
+    ),
+    Check("loss-falls", "training", "a real small model learns", f"last ÷ first ≤ {limits.LOSS_FALL:g}", "default"),
+    Check("parameters", "training", "all ranks end with the same parameters", "equal bit by bit", "DDP's promise"),
+    Check(
+        "loss-reference",
+        "training",
+        "distributed losses are those of one process",
+        f"relative difference ≤ {limits.LOSS_TOLERANCE:g}",
+        "same seed and data",
+    ),
+    Check("silent-errors", "training", "every node alone computes the same", "equal bit by bit", "majority, like CPUs"),
+    Check(
+        "compute", "training", "speed of each node alone", f"≥ {limits.COMPUTE_SHARE:.2f} of it", "median of the peers"
+    ),
+    Check(
+        "scaling",
+        "training",
+        "step time of the distributed training",
+        f"≤ {limits.SCALING_SLACK:g} × the sum",
+        "computation and communication measured apart",
+    ),
 )
 
 
