@@ -60,7 +60,7 @@ def test_the_same_run_gives_the_same_bytes(name: str) -> None:
     judged = Judgement.model_validate_json(sample.judgement.model_dump_json())
     assert certificate_json(build_certificate(read, judged, sample.results_sha256)) == first
     assert first.endswith("}\n")
-    assert json.loads(first) == json.loads(json.dumps(json.loads(first), sort_keys=True))
+    assert list(json.loads(first)) == sorted(json.loads(first))
 
 
 def test_its_times_come_from_the_records() -> None:
@@ -238,13 +238,13 @@ def test_a_stage_that_broke_off_is_not_called_untouched() -> None:
 
 
 def test_a_noisy_round_does_not_lower_what_a_pair_can_do() -> None:
-    """Of five rounds, two disturbed, the pair's speed is the undisturbed one and the worst is kept beside it."""
+    """Of five rounds, three disturbed, the pair's speed is the undisturbed one and the worst is kept beside it."""
     run = Builder()
     run.begin()
     run.pairs(rounds=5)
     noisy = [
         record.model_copy(update={"repetitions_gbps": (0.47, 0.48, 0.6)})
-        if record.kind == "cell" and (record.src, record.dst) == ("n1", "n2") and record.round < 2
+        if record.kind == "cell" and (record.src, record.dst) == ("n1", "n2") and record.round < 3
         else record
         for record in run.records
     ]
