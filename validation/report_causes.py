@@ -11,13 +11,14 @@ CAUSES = {
     "network-ingress": "it receives slower than its network is declared",
     "latency": "its network answers too slowly",
     "loss": "its network loses packets",
-    "corruption": "data arrived other than it was sent",
+    "network-unsteady": "its network comes and goes",
     "data-corruption": "data arrived other than it was sent",
     "silent-data-corruption": "it computes wrong results without any error",
     "parameters-diverge": "it ended the same training with other parameters than its peers",
     "unreachable": "it cannot be reached",
     "firewall": "connections between nodes are blocked",
     "firewall-inbound": "connections to it are blocked, though it can connect to others",
+    "firewall-outbound": "its connections to others are blocked, though they can connect to it",
     "route": "its packets to the others leave by the wrong interface",
     "address": "it does not have its declared address",
     "mtu": "its MTU is not the declared one",
@@ -27,6 +28,9 @@ CAUSES = {
     "killed": "its process was killed",
     "out-of-memory": "its memory ran out",
     "crash": "its process ended with an error",
+    "exception": "every rank raised the same error, so no node is to blame",
+    "collective-mismatch": "ranks called different collectives, which no network can repair",
+    "not-started": "they could not be started, so their nodes were not tested",
     "clock": "its clock is wrong",
     "control-clock": "the clock of the machine that runs validate-cluster is wrong",
     "host-name": "it has another host name than the inventory gives it",
@@ -57,12 +61,21 @@ CAUSES = {
 }
 LINK_CAUSES = {
     "unreachable": "no connection can be made between the two",
+    "firewall": "connections are blocked one way between the two",
     "network": "slower than declared both ways, while both ends are good with others",
     "network-one-way": "slower than declared one way, while both ends are good with others",
+    "network-unsteady": "it comes and goes",
 }
 CLUSTER_CAUSES = {
     "network": "nearly every node is slower than its network is declared, all alike",
-    "unreachable": "no node reaches another",
+    "unreachable": "most nodes cannot be reached",
+    "data-corruption": "sums over all nodes are wrong, and no single node stands out",
+    "collective": "all nodes together are slow, though every pair is good alone",
+    "scaling": "training on all nodes is slower than its computing and communicating explain",
+    "hang": "processes on most nodes stopped answering",
+    "killed": "processes on most nodes were killed",
+    "out-of-memory": "memory ran out on most nodes",
+    "crash": "processes on most nodes ended with an error",
 }
 
 
