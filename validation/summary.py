@@ -184,6 +184,11 @@ def _whole(page: _Page, document: Certificate) -> Iterator[str]:
         yield from _row(page, "Training", _training(document.trainings[-1]))
     counts = [f"{document.coverage[o]:,} {OUTCOME_WORDS[o]}" for o in Outcome if document.coverage[o]]
     yield from _row(page, "Checks", ", ".join(counts) or "none")
+    advised = sum(bool(check.advice) for check in document.checks)
+    if advised:
+        yield from _row(
+            page, "Advice", f"{counted(advised, 'hint')} in the report, none of which withholds a certificate"
+        )
 
 
 def _row(page: _Page, name: str, text: str) -> list[str]:

@@ -122,3 +122,13 @@ def test_a_partial_pass_is_not_certified() -> None:
     text = said(Sample([run, *sample.records[1:]], sample.judgement))
     assert "NOT CERTIFIED: THE RUN WAS NOT COMPLETE" in text
     assert sample.judgement.verdict is Outcome.PASS
+
+
+def test_advice_is_counted_and_does_not_alarm() -> None:
+    """Hints beside passed checks are counted in one line that points to the report."""
+    sample = healthy()
+    first, *rest = sample.judgement.results
+    hint = first.model_copy(update={"advice": "start chrony"})
+    text = said(Sample(sample.records, sample.judgement.model_copy(update={"results": (hint, *rest)})))
+    assert "1 hint in the report" in text
+    assert "hint" not in said(sample)
