@@ -60,6 +60,9 @@ class SlurmLauncher(SshLauncher):
         partitions = sorted(self._cluster.slurm.partitions, key=lambda one: not one.default)
         return next((one.name for one in partitions if not one.nodes or set(nodes) <= set(one.nodes)), "")
 
+    def shares_a_program(self, worker: Worker) -> bool:
+        return worker.node in self._in_slurm
+
     def clean(self, workers: Sequence[Worker]) -> None:
         if any(worker.node in self._in_slurm for worker in workers):
             cancel = f"scancel --quiet --user={DEPLOY_ACCOUNT} --name={JOB_NAME} --signal=KILL --full; true"

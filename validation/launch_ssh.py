@@ -39,6 +39,10 @@ class Launcher(Protocol):
         """The process as its node shows it now."""
         ...
 
+    def shares_a_program(self, worker: Worker) -> bool:
+        """Whether one program (srun) carries this rank and others, so that its end says nothing of the rank."""
+        ...
+
     def clean(self, workers: Sequence[Worker]) -> None:
         """Kill what is left of these workers and remove their folder; never raises for a node that is gone."""
         ...
@@ -113,6 +117,9 @@ class SshLauncher:
             return Look(reachable=False)
         kills = _kills(done.stdout) - self._memory_kills.get(worker.node, 0)
         return Look(True, _state(done.stdout), max(0, kills))
+
+    def shares_a_program(self, worker: Worker) -> bool:
+        return False
 
     def clean(self, workers: Sequence[Worker]) -> None:
         pids: dict[str, list[int]] = {}

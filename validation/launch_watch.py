@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -84,8 +84,16 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def of_silence(worker: Worker, look: Look, silent_s: float) -> Finding | None:
-    """Whether a silent rank is to blame already; None: wait on."""
+def of_start(worker: Worker, look: Look) -> Finding:
+    """A rank that ended before it was ready, with the last thing it said."""
+    found = of_end(worker, look if worker.pid else Look(reachable=True))
+    last = next((line.strip() for line in reversed(worker.last_lines) if line.strip()), "")
+    detail = " – ".join(part for part in (found.detail, last[:300]) if part)
+    return Finding(worker.rank, "unreachable" if found.what == "unreachable" else "no-start", detail)
+
+
+def of_silence(worker: Worker, look: Look, silent_s: float, *, patient: bool = False) -> Finding | None:
+    """Whether a silent rank is to blame already; None: wait on. `patient`: not for silence alone."""
     silent = round(silent_s, 1)
     if not look.reachable:
         return Finding(worker.rank, "unreachable", "no heartbeat, and the node does not answer ssh", silent)
@@ -94,7 +102,7 @@ def of_silence(worker: Worker, look: Look, silent_s: float) -> Finding | None:
     if look.state in ("gone", "Z", "X"):
         memory = look.memory_kills > 0
         return Finding(worker.rank, "exit", "the process is gone", silent, "gone", memory_kill=memory)
-    if silent_s > SILENT_S:
+    if silent_s > SILENT_S and not patient:
         words = {"D": "it waits for a disk or a file server", "R": "it computes", "S": "it sleeps"}
         return Finding(
             worker.rank, "hang", f"no heartbeat; {words.get(look.state, 'process is there')}", silent, look.state
@@ -123,7 +131,7 @@ def of_standstill(pending: Sequence[Worker], done: Sequence[Worker]) -> list[Fin
     ]
 
 
-def of_errors(errors: dict[int, tuple[str, str]], ranks: int) -> list[Finding]:
+def of_errors(errors: Mapping[int, tuple[str, str]]) -> list[Finding]:
     """Ranks whose own code raised; errors of communication are what the victims of another see."""
     own = {rank: text for rank, text in errors.items() if not _COMMUNICATION.search(" ".join(text))}
-    return [Finding(rank, "exception", f"{kind}: {text}") for rank, (kind, text) in sorted(own.items()) if ranks]
+    return [Finding(rank, "exception", f"{kind}: {text}") for rank, (kind, text) in sorted(own.items())]

@@ -23,27 +23,25 @@ STAGE_TIMEOUT_S = 240.0
 
 def run_cluster(fleet: Fleet, level: Level, emit: Emit) -> None:
     """Emit a CollectiveRecord a size; only to be called when all pairs of compute nodes reach each other."""
-    while True:
-        fleet.up("cluster")
-        nodes = fleet.compute_nodes
-        workers = fleet.ranks_of(nodes)
-        if len(workers) < 2:
-            return  # one rank has nobody to reduce with
-        sizes = [SMALL, MIDDLE, (large_bytes(level, fleet.slowest_gbps), LARGE_REPETITIONS[level])]
-        command: Message = {
-            "op": "all_reduce",
-            "sizes": sizes,
-            "group": fleet.new_group("all-reduce"),
-            "members": [worker.peer() for worker in workers],
-            "timeout_s": GROUP_TIMEOUT_S,
-        }
-        try:
-            answers = ask_together(fleet, "cluster", workers, command, emit, timeout_s=STAGE_TIMEOUT_S)
-        except RanksLost:
-            continue
-        for record in collective_records(nodes, workers, answers, len(sizes)):
-            emit(record)
-        return
+    for record in fleet.persist("cluster", lambda: _attempt(fleet, level, emit)):
+        emit(record)
+
+
+def _attempt(fleet: Fleet, level: Level, emit: Emit) -> list[CollectiveRecord]:
+    nodes = fleet.compute_nodes
+    workers = fleet.ranks_of(nodes)
+    if len(workers) < 2:
+        return []  # one rank has nobody to reduce with
+    sizes = [SMALL, MIDDLE, (large_bytes(level, fleet.slowest_gbps), LARGE_REPETITIONS[level])]
+    command: Message = {
+        "op": "all_reduce",
+        "sizes": sizes,
+        "group": fleet.new_group("all-reduce"),
+        "members": [worker.peer() for worker in workers],
+        "timeout_s": GROUP_TIMEOUT_S,
+    }
+    answers = ask_together(fleet, "cluster", workers, command, emit, timeout_s=STAGE_TIMEOUT_S)
+    return collective_records(nodes, workers, answers, len(sizes))
 
 
 def large_bytes(level: Level, slowest_gbps: float | None) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from validation.checks.reach import probe_reach
 from validation.launch_ranks import Message
-from validation.launcher import Emit, Fleet, RanksLost
+from validation.launcher import Emit, Fleet
 from validation.model import CellRecord, FanInRecord, Judgement, Level, WantedFanIn, WantedRound
 from validation.schedule import plan_rounds
 
@@ -53,16 +53,11 @@ class PairsStage:
 
     def reach(self) -> None:
         """All ordered pairs by plain TCP; a pair that fails one way is not measured."""
-        while True:
-            self._fleet.up("pairs")
-            try:
-                records = probe_reach(self._fleet, self._fleet.nodes, stage="pairs")
-            except RanksLost:
-                continue
-            for record in records:
-                self._emit(record)
-            self._cut = {_sorted((record.src, record.dst)) for record in records if not record.ok}
-            return
+        fleet = self._fleet
+        records = fleet.persist("pairs", lambda: probe_reach(fleet, fleet.nodes, stage="pairs"))
+        for record in records:
+            self._emit(record)
+        self._cut = {_sorted((record.src, record.dst)) for record in records if not record.ok}
 
     def want(self, wanted: WantedRound | WantedFanIn) -> bool:
         """Measure what the judge asked for; False where none of it can be measured any more."""
@@ -74,18 +69,18 @@ class PairsStage:
     def measure(self, pairs: Sequence[Pair], purpose: Purpose, controls: Sequence[Pair] = ()) -> bool:
         """One round, both directions of every pair, all pairs at the same time; False if there was none to measure."""
         control = {_sorted(pair) for pair in controls}
-        while True:
-            self._fleet.up("pairs")
-            here = {node.name for node in self._fleet.nodes}
-            possible = [pair for pair in pairs if set(pair) <= here and _sorted(pair) not in self._cut]
-            if not possible:
-                return False
-            try:
+
+        def attempt() -> bool:
+            possible = [pair for pair in pairs if self._possible(pair)]
+            if possible:
                 self._round(possible, purpose, control)
-            except RanksLost:
-                continue  # once more without the nodes that were lost
-            self._last_round_end = time.monotonic()
-            return True
+                self._last_round_end = time.monotonic()
+            return bool(possible)
+
+        return self._fleet.persist("pairs", attempt)
+
+    def _possible(self, pair: Pair) -> bool:
+        return set(pair) <= {node.name for node in self._fleet.nodes} and _sorted(pair) not in self._cut
 
     def _round(self, pairs: Sequence[Pair], purpose: Purpose, control: set[Pair]) -> None:
         fleet, number, at_s = self._fleet, self._fleet.next_round(), self._fleet.seconds()
@@ -127,18 +122,15 @@ class PairsStage:
 
     def fan_in(self, wanted: WantedFanIn) -> bool:
         """Both partners with one target at once, beside one alone just before."""
-        fleet, names = self._fleet, (wanted.target, *wanted.partners)
-        while True:
-            fleet.up("pairs")
-            here = {node.name for node in fleet.nodes}
-            if not set(names) <= here or any(_sorted((wanted.target, p)) in self._cut for p in wanted.partners):
-                return False
-            try:
+
+        def attempt() -> bool:
+            possible = all(self._possible((wanted.target, partner)) for partner in wanted.partners)
+            if possible:
                 self._emit(self._fan_in(wanted))
-            except RanksLost:
-                continue
-            self._last_round_end = time.monotonic()
-            return True
+                self._last_round_end = time.monotonic()
+            return possible
+
+        return self._fleet.persist("pairs", attempt)
 
     def _fan_in(self, wanted: WantedFanIn) -> FanInRecord:
         fleet, number, at_s = self._fleet, self._fleet.next_round(), self._fleet.seconds()

@@ -12,7 +12,7 @@ from typing import Literal
 from inventory.model import Node
 from validation.checks.cluster import ask_together
 from validation.launch_ranks import Message, Worker
-from validation.launcher import Emit, Fleet, RanksLost
+from validation.launcher import Emit, Fleet
 from validation.model import Level, TrainingRecord
 
 SEED = 1
@@ -103,17 +103,15 @@ class TrainingStage:
 
     def _run(self, make_plan: Callable[[], Plan | None]) -> TrainingRecord | None:
         """Do the plan; when ranks are lost meanwhile, the plan for the nodes that are left."""
-        while True:
-            self._fleet.up("training")
+
+        def attempt() -> TrainingRecord | None:
             plan = make_plan()
-            if plan is None:
-                return None
-            try:
-                record = self._attempt(plan)
-            except RanksLost:
-                continue
+            return self._attempt(plan) if plan else None
+
+        record = self._fleet.persist("training", attempt)
+        if record:
             self._emit(record)
-            return record
+        return record
 
     def _attempt(self, plan: Plan) -> TrainingRecord:
         workers = self._fleet.ranks_of(plan.nodes)
