@@ -7,7 +7,7 @@ import datetime
 import json
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from inventory.errors import InventoryError
+from roles.operations.certificates import issue, still_good
 
 CA_YEARS = 20
 
@@ -38,6 +39,30 @@ class SecretStore:
         both = self._get("ca", _make_ca)
         key, _, certificate = both.partition("\0")
         return key, certificate
+
+    def server_certificate(self, name: str, addresses: Sequence[str]) -> tuple[str, str]:
+        """(key PEM, certificate PEM) of the host `name`, from the cluster's CA, renewed before it expires."""
+        ca = self.ca()
+        both = self._get(f"tls:{name}", lambda: "\0".join(issue(ca, name, addresses)))
+        if not still_good(both.partition("\0")[2], ca[1], name, addresses):
+            both = "\0".join(issue(ca, name, addresses))
+            self._put(f"tls:{name}", both)
+        key, _, certificate = both.partition("\0")
+        return key, certificate
+
+    def password(self, name: str) -> str:
+        """A random password without characters to quote, for one purpose, e.g. "monitoring"."""
+        return self._get(f"password:{name}", lambda: secrets.token_urlsafe(24))
+
+    def given(self, name: str) -> str:
+        """A secret that only a person knows (a mail account's password), from the file; InventoryError without it."""
+        known = self._load()
+        if name not in known:
+            raise InventoryError(f'the secret "{name}" is missing: add "{name}": "…" to {self._path} (mode 0600)')
+        return str(known[name])
+
+    def _put(self, name: str, value: str) -> None:
+        self._save({**self._load(), name: value})
 
     def _get(self, name: str, make: Callable[[], str]) -> str:
         known = self._load()

@@ -14,6 +14,7 @@ import pytest
 from inventory.errors import InventoryError
 from roles.facts.node_state import FileState, State, UnitState, parse_state
 from roles.operations.accounts import Account, account_commands
+from roles.operations.certificates import still_good
 from roles.operations.packages import REPAIR, install_commands
 from roles.operations.secret_store import SecretStore
 from roles.operations.settle import Unit, settle_commands
@@ -143,3 +144,23 @@ def test_a_readable_or_damaged_secrets_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InventoryError, match="damaged"):
         SecretStore(path).munge_key()
     assert path.read_text(encoding="utf-8") == '{"munge'
+
+
+def test_a_certificate_names_its_host_and_stays(tmp_path: Path) -> None:
+    """A host's certificate is the CA's, stays the same, and is replaced when the host's addresses change."""
+    store = SecretStore(tmp_path / "secrets.json")
+    key, first = store.server_certificate("n1", ["10.0.0.2"])
+    assert "PRIVATE KEY" in key
+    assert still_good(first, store.ca()[1], "n1", ["10.0.0.2"])
+    assert SecretStore(tmp_path / "secrets.json").server_certificate("n1", ["10.0.0.2"]) == (key, first)
+    assert store.server_certificate("n1", ["10.0.0.9"]) != (key, first)
+    other = SecretStore(tmp_path / "other.json")
+    assert not still_good(first, other.ca()[1], "n1", ["10.0.0.2"])
+
+
+def test_a_given_secret_must_be_there(tmp_path: Path) -> None:
+    """A secret that only a person knows is never made up: without it one line names the file."""
+    store = SecretStore(tmp_path / "secrets.json")
+    with pytest.raises(InventoryError, match="smtp"):
+        store.given("smtp")
+    assert store.password("a") == store.password("a") != store.password("b")
