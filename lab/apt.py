@@ -108,8 +108,22 @@ def follow_mirror_list(source: Source) -> Source:
     return Source(first, source.suites, source.components, source.signed_by)
 
 
-def machine_mirrors(environment: dict[str, str]) -> Mirrors:
-    """The mirrors to use on this machine; the environment's word goes before apt's."""
+def builder_mirrors(program: str) -> Mirrors | None:
+    """The mirrors that mmdebstrap's own text has as its defaults; None if they aren't found in it."""
+    found = dict(re.findall(r"my \$(mirror|secmirror)\s*=\s*'(https?://[^']+)'", program))
+    return Mirrors(found["mirror"].rstrip("/"), found.get("secmirror")) if "mirror" in found else None
+
+
+def machine_mirrors(
+    environment: dict[str, str], etc: Path = Path("/etc/apt"), builder: Path = Path("/usr/bin/mmdebstrap")
+) -> Mirrors:
+    """The mirrors to use on this machine: the environment's word, else apt's, else (Ubuntu) mmdebstrap's default."""
     if own := environment.get(MIRROR_VARIABLE):
         return Mirrors(own.rstrip("/"), None)
-    return choose_mirrors(read_sources())
+    try:
+        return choose_mirrors(read_sources(etc))
+    except LabError:
+        default = builder_mirrors(builder.read_text(errors="replace")) if builder.is_file() else None
+        if default is None:
+            raise
+        return default

@@ -106,6 +106,16 @@ def test_the_environment_goes_first() -> None:
     )
 
 
+def test_ubuntu_gets_the_image_builder_s_default(tmp_path: Path) -> None:
+    """Where apt knows no Debian mirror, the one that mmdebstrap itself would use is read from it."""
+    builder = tmp_path / "mmdebstrap"
+    builder.write_text("my $mirror    = 'http://default.example/debian/';\nmy $secmirror = 'http://s.example/sec';\n")
+    assert machine_mirrors({}, tmp_path, builder) == Mirrors("http://default.example/debian", "http://s.example/sec")
+    builder.write_text("another program\n")
+    with pytest.raises(LabError, match="set KLASTER_DEBIAN_MIRROR"):
+        machine_mirrors({}, tmp_path, builder)
+
+
 def test_all_files_are_read_and_mirror_lists_followed(tmp_path: Path) -> None:
     """sources.list, *.list and *.sources count, other files don't; a mirror list stands for its first mirror."""
     parts = tmp_path / "sources.list.d"

@@ -9,7 +9,7 @@ from tests.lab.handle import Lab
 NAME = "try"
 
 INVENTORY = """\
-from inventory.model import Cluster, External, Network, Node
+from inventory.model import Cluster, External, Network, Node, Ssh
 
 CLUSTER = Cluster(
     name="trial",
@@ -20,6 +20,7 @@ CLUSTER = Cluster(
         Node(name="head", address="10.77.64.10", roles=("controller", "compute")),
 {others}
     ),
+    ssh=Ssh(key={state!r} + "/id_ed25519", known_hosts={state!r} + "/known_hosts"),
     storage=(External(path="/shared"),),
 )
 globals().update(CLUSTER.groups(__file__))
