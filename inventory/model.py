@@ -17,6 +17,7 @@ from inventory.words import (
     Cidr,
     HostName,
     IndexUrl,
+    MailAddress,
     Mtu,
     OwnFile,
     Port,
@@ -26,6 +27,7 @@ from inventory.words import (
     Speed,
     Switch,
     Text,
+    WebAddress,
 )
 
 Role = Literal["controller", "compute"]
@@ -200,6 +202,52 @@ class Firewall(Spec):
     trusted: tuple[Cidr, ...] = Field(default=(), description="Further networks that may reach everything.")
 
 
+class Mail(Spec):
+    """Somebody whom alerts reach by e-mail."""
+
+    to: MailAddress = Field(description="Who gets them.")
+    sender: MailAddress = Field(description="Who they come from.")
+    server: ServerName = Field(description="Mail server that takes them, with TLS (STARTTLS).")
+    port: Port = Field(default=587, description="Its port.")
+    user: Text | None = Field(default=None, description='Account there; its password is the secret "smtp".')
+
+
+class Webhook(Spec):
+    """A program that gets each alert as JSON (a chat, a pager)."""
+
+    url: WebAddress = Field(description="Where Alertmanager posts to; whoever knows the address may read it here.")
+
+
+class Nightly(Spec):
+    """A certification of idle nodes every night, started on the controller."""
+
+    at: str = Field(default="03:30", pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="Time of day on the controller.")
+    level: Literal["quick", "standard"] = Field(default="quick", description="As validate-cluster's --level.")
+
+
+class Grafana(Spec):
+    """Dashboards for the browser, from Grafana's own package repository (Debian has none)."""
+
+    repository: WebAddress = Field(description="Address of Grafana's apt repository, from its installation page.")
+    key_file: OwnFile = Field(description="The repository's public key (ASCII armor), a file of yours.")
+    version: str = Field(pattern=r"^\d+\.\d+\.\d+$", description='Exact version, e.g. "11.6.0"; held against upgrades.')
+    port: Port = Field(default=3000, description="Where it listens on the controller's address, with TLS.")
+
+
+class Monitoring(Spec):
+    """Metrics, alerts and logs of the whole cluster, kept on the controller."""
+
+    retention_days: int = Field(default=30, strict=True, ge=1, le=3650, description="How long metrics are kept.")
+    retention_gib: int = Field(default=10, strict=True, ge=1, le=10_000, description="Most disk that metrics take.")
+    mail: tuple[Mail, ...] = Field(default=(), description="Who hears of alerts by e-mail.")
+    webhooks: tuple[Webhook, ...] = Field(default=(), description="Which programs hear of alerts.")
+    logs_gib: int | None = Field(
+        default=4, strict=True, ge=1, description="Most disk for all nodes' journals; None: journals stay on the nodes."
+    )
+    nightly: Nightly | None = Field(default=Nightly(), description="Certification by night; None: only by hand.")
+    grafana: Grafana | None = Field(default=None, description="Dashboards; None: files only, no Grafana.")
+
+
 class Cluster(Spec):
     """The whole: what `CLUSTER` in an inventory file must be."""
 
@@ -213,6 +261,7 @@ class Cluster(Spec):
     slurm: Slurm = Field(default=Slurm(), description="Partitions and ports.")
     training: TrainingEnv = Field(default=TrainingEnv(), description="Where torch comes from.")
     firewall: Firewall = Field(default=Firewall(), description="What is reachable from outside.")
+    monitoring: Monitoring | None = Field(default=None, description="Metrics, alerts, logs; unset: none of it.")
     time_servers: tuple[ServerName, ...] = Field(
         default=("0.pool.ntp.org", "1.pool.ntp.org"), description="The controller's own time sources; may be empty."
     )

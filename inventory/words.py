@@ -116,6 +116,20 @@ def index_url(text: str) -> str:
     return text
 
 
+def web_address(text: str) -> str:
+    """Where something is sent to or fetched from."""
+    if not re.fullmatch(r"https?://[^\s'\"/]+(/[^\s'\"]*)?", text):
+        raise ValueError(f'"{text}" is not an address that starts with https:// or http://')
+    return text
+
+
+def mail_address(text: str) -> str:
+    """Somebody's mailbox."""
+    if not re.fullmatch(r"[^@\s<>,;:\"']+@[A-Za-z0-9.-]+", text):
+        raise ValueError(f'"{text}" is not a mail address such as alex@example.org')
+    return text
+
+
 def one_line_text(text: str) -> str:
     """Words for people and for files of one line an entry."""
     if not text.isprintable():
@@ -133,6 +147,8 @@ PrivateKeyFile = Annotated[str, AfterValidator(private_key_file)]
 PublicKey = Annotated[str, AfterValidator(public_key)]
 ServerName = Annotated[str, AfterValidator(server_name)]
 IndexUrl = Annotated[str, AfterValidator(index_url)]
+WebAddress = Annotated[str, AfterValidator(web_address)]
+MailAddress = Annotated[str, AfterValidator(mail_address)]
 Text = Annotated[str, AfterValidator(one_line_text)]
 # Numbers are strict: "1" in quotes or True is a mistake somebody should hear of.
 Port = Annotated[int, Field(strict=True, ge=1, le=65535)]

@@ -32,6 +32,8 @@ _KINDS: dict[Callable[..., str], str] = {
     words.public_key: "public key",
     words.server_name: "server's name",
     words.index_url: "https address",
+    words.web_address: "http(s) address",
+    words.mail_address: "mail address",
     words.one_line_text: "text",
 }
 _PLAIN = {int: "whole number", float: "number", bool: "True or False", str: "text", type(None): "None"}
