@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from lab.holder import CHECKOUT, read_holder
 from tests.lab.handle import ROOT, Lab
 
 LAB_INVENTORY = "inventory/lab.py"
+
+
+def pytest_configure() -> None:
+    """Property tests have no deadline an example: on a shared machine it would measure the neighbours."""
+    hypothesis.settings.register_profile("klaster", deadline=None)
+    hypothesis.settings.load_profile("klaster")
 
 
 @pytest.fixture(scope="session")
