@@ -16,6 +16,7 @@ from validation import report_figures
 from validation.certificate_model import Certificate, CheckEntry, NodeEntry
 from validation.model import SEVERITY, Judgement, Outcome, Record, RunRecord
 from validation.report_data import Direction, RunData, gather
+from validation.report_scope import still_open
 from validation.report_words import (
     OUTCOME_WORDS,
     SUBSTRATE_WORDS,
@@ -34,6 +35,7 @@ TEMPLATES = Path(__file__).parent.parent / "files" / "report"
 CULPRITS_IN_FULL = 3
 """More would push the last remedy off the first screen; the others are folded below."""
 SLOWEST_SHOWN = 12
+FINE = (Outcome.PASS, Outcome.NOT_APPLICABLE)
 TONES = {Outcome.PASS: "pass", Outcome.FAIL: "fail"}
 
 
@@ -58,6 +60,10 @@ class NodeView:
     """Sentences of the culprits that keep it out of service."""
     bad: tuple[CheckEntry, ...]
     good: tuple[CheckEntry, ...]
+
+    @property
+    def passed(self) -> int:
+        return sum(check.outcome is Outcome.PASS for check in self.good)
 
     @property
     def tone(self) -> str:
@@ -114,7 +120,7 @@ def _verdict(document: Certificate, judgement: Judgement) -> dict[str, Any]:
         "culprits": document.culprits[:CULPRITS_IN_FULL],
         "drained": any(culprit.node for culprit in document.culprits),
         "more_culprits": document.culprits[CULPRITS_IN_FULL:],
-        "undecided": judgement.undecided,
+        "undecided": still_open(judgement),
         "unexplained": [] if document.culprits else [check for check in checks if check.outcome in SEVERITY],
         "advice": [check for check in checks if check.advice],
         "lead": document.statement.removeprefix(SUBSTRATE_WORDS[document.substrate]).strip(),
@@ -126,7 +132,8 @@ def _verdict(document: Certificate, judgement: Judgement) -> dict[str, Any]:
 def _facts(document: Certificate) -> Iterator[Fact]:
     passed = sum(node.verdict is Outcome.PASS for node in document.nodes.values())
     total = len(document.nodes)
-    yield Fact("Nodes", f"{passed} of {total}", "passed", "pass" if passed == total else "fail")
+    failed = any(node.verdict is Outcome.FAIL for node in document.nodes.values())
+    yield Fact("Nodes", f"{passed} of {total}", "passed", "pass" if passed == total else "fail" if failed else "open")
     tested, pairs = document.coverage["pairs_tested"], document.coverage["pairs_all"]
     if pairs:
         yield Fact("Pairs", f"{tested:,} of {pairs:,}", "measured both ways", "" if tested == pairs else "open")
@@ -157,11 +164,12 @@ def _links(data: RunData, document: Certificate) -> dict[str, Any]:
 
 
 def _unjudged(document: Certificate) -> dict[str, list[str]]:
-    """Links that were not judged, by the reason for it."""
+    """Links that were not judged, by the reason for it; not those that stand there for another check."""
     found: dict[str, list[str]] = {}
     for link in document.links:
+        shown = any(check.outcome in SEVERITY for check in link.checks)
         for check in link.checks:
-            if check.outcome is Outcome.SKIPPED:
+            if check.outcome is Outcome.SKIPPED and not shown:
                 found.setdefault(check.evidence or check.measured or "no reason given", []).append(link.link)
     return {reason: list(dict.fromkeys(links)) for reason, links in found.items()}
 
@@ -194,12 +202,20 @@ def _nodes(data: RunData, document: Certificate) -> dict[str, Any]:
     return {
         "bad_nodes": [view for view in views if view.entry.verdict is not Outcome.PASS],
         "good_nodes": [view for view in views if view.entry.verdict is Outcome.PASS],
-        "whole": sorted(document.whole, key=_bad_first),
+        "bad_whole": _bad(document.whole),
+        "good_whole": _good(document.whole),
     }
 
 
-def _bad_first(check: CheckEntry) -> tuple[bool, bool]:
-    return (check.outcome not in SEVERITY, check.outcome is Outcome.PASS)
+def _bad(checks: Sequence[CheckEntry]) -> tuple[CheckEntry, ...]:
+    """What withholds a verdict, and what was skipped after it."""
+    found = (check for check in checks if check.outcome not in FINE)
+    return tuple(sorted(found, key=lambda check: check.outcome not in SEVERITY))
+
+
+def _good(checks: Sequence[CheckEntry]) -> tuple[CheckEntry, ...]:
+    found = (check for check in checks if check.outcome in FINE)
+    return tuple(sorted(found, key=lambda check: check.outcome is not Outcome.PASS))
 
 
 def _node(name: str, entry: NodeEntry, found: FoundNode | None, blamed: tuple[str, ...]) -> NodeView:
@@ -208,8 +224,8 @@ def _node(name: str, entry: NodeEntry, found: FoundNode | None, blamed: tuple[st
         entry=entry,
         hardware=_hardware(found) if found else "not in the hardware lock",
         blamed=blamed,
-        bad=tuple(sorted((c for c in entry.checks if c.outcome is not Outcome.PASS), key=_bad_first)),
-        good=tuple(c for c in entry.checks if c.outcome is Outcome.PASS),
+        bad=_bad(entry.checks),
+        good=_good(entry.checks),
     )
 
 

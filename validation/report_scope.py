@@ -75,3 +75,10 @@ def _gpus(data: RunData) -> list[str]:
     if any(node.gpus for node in data.cluster.nodes):
         return []
     return ["GPUs and NCCL: the inventory declares no GPU, so training ran on processors over gloo."]
+
+
+def still_open(judgement: Judgement) -> tuple[str, ...]:
+    """What could not be decided, without the stages that did not run: those stand under "not tested"."""
+    stages = tuple(f"Stage {stage}:" for stage in _STAGE_WORDS)
+    kept = tuple(line for line in judgement.undecided if not line.startswith(stages))
+    return kept if kept or judgement.culprits else judgement.undecided

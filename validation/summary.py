@@ -9,6 +9,7 @@ from typing import Any
 
 from validation.certificate_model import Certificate, CulpritEntry, NodeEntry, TrainingEntry
 from validation.model import SEVERITY, Judgement, Outcome
+from validation.report_scope import still_open
 from validation.report_words import OUTCOME_WORDS, byte_size, counted, gbps, headline, printable, seconds, significant
 
 MAX_WIDTH = 100
@@ -38,7 +39,7 @@ def render_summary(
         page.lines(_bullets(page, "What did not pass", _unexplained(document)))
     page.lines(_nodes(page, document))
     page.lines(_whole(page, document))
-    page.lines(_bullets(page, "Could not be decided", [printable(text) for text in judgement.undecided]))
+    page.lines(_bullets(page, "Could not be decided", [printable(text) for text in still_open(judgement)]))
     page.lines(_bullets(page, "Not tested by this run", document.not_tested))
     if report_path:
         page.lines(["", f"Report  {printable(report_path)}"])

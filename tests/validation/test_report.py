@@ -22,7 +22,7 @@ from tests.validation.sample_run import (
     undecided,
 )
 from validation.certificate import build_certificate
-from validation.model import Culprit, Judgement, Outcome
+from validation.model import CheckResult, Culprit, Judgement, Outcome
 from validation.report import render_report
 
 VOID = {"meta", "br", "hr", "input", "img", "link"}
@@ -181,6 +181,28 @@ def test_it_says_what_was_not_tested() -> None:
     text = Reader(page(link_cut())).text
     assert "Stage training (training on the nodes together): n1 and n2 cannot reach each other." in text
     assert "GPUs and NCCL" in text
+
+
+def test_what_does_not_apply_is_folded_with_what_passed() -> None:
+    """A check that does not apply is no reason for a node's verdict and is counted apart from the passed ones."""
+    sample = slow_network()
+    gpus = CheckResult(subject="n3", stage="node", check="gpus", outcome=Outcome.NOT_APPLICABLE, measured="no GPU")
+    judged = sample.judgement.model_copy(update={"results": (*sample.judgement.results, gpus)})
+    nodes = page(Sample(sample.records, judged)).split('<section id="nodes">')[1].split("<b>head</b>")[0]
+    assert "8 checks passed, 1 not applicable" in nodes
+    assert nodes.index("8 checks passed") < nodes.index("gpus")
+    assert "8 of 9 checks" in nodes
+
+
+def test_a_stage_that_did_not_run_is_said_once() -> None:
+    """With a culprit named, a stage left out for it stands under "not tested" and not under "undecided" too."""
+    sample = link_cut()
+    twice = ("Stage cluster: n1 and n2 cannot reach each other.", "Latency of n3: run again.")
+    judged = sample.judgement.model_copy(update={"undecided": twice})
+    text = Reader(page(Sample(sample.records, judged))).text
+    assert "Could not be decided Latency of n3" in text
+    assert "Stage cluster:" not in text
+    assert "Stage cluster (" in text
 
 
 def test_two_hundred_nodes_stay_one_readable_file() -> None:
