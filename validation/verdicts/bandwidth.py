@@ -133,7 +133,8 @@ class _Story:
         for pair, why in sorted(self.located.open_pairs.items()):
             if why not in ("named", "end"):
                 self._undecided(f"link {pair[0]}→{pair[1]}", why)
-        for node in sorted(self.evidence.compute & set(self.readings.nodes)):
+        asked = {name for pair in self.evidence.required_pairs for name in pair} - gone
+        for node in sorted(asked | (self.evidence.compute & set(self.readings.nodes))):
             if not all(self._proved(Unit(node, direction)) for direction in DIRECTIONS):
                 self.findings.doubtful.add(node)
 

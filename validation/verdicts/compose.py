@@ -8,7 +8,7 @@ from validation.verdicts.findings import Findings
 
 SYMPTOMS = frozenset(
     {"hang", "killed", "crash", "out-of-memory", "loss", "latency", "network-unsteady", "unreachable", "collective"}
-    | {"slurm-state", "scaling"}
+    | {"slurm-state", "slurmctld-unreachable", "scaling"}
 )
 """What an earlier fault of the same node brings about; the rest stands beside it as a fault of its own."""
 ROOTS = ("unreachable",)
@@ -36,6 +36,8 @@ def _explains(root: Culprit, other: Culprit) -> bool:
         return True
     if root.node is not None and root.node == other.node:
         return root.cause in ROOTS or (other.cause in SYMPTOMS and root.kind != "gpu")
+    if root.kind == "service" and other.cause == root.cause and root.node is not None:
+        return other.subject.endswith(f" on {root.node}")
     if root.kind == "link" and other.kind == "link" and root.subject == other.subject:
         return True
     if other.kind == "link" and root.node is not None and other.cause in SYMPTOMS:

@@ -84,8 +84,8 @@ def _judge_turn(turn: Turn, peers: list[Turn], evidence: Evidence, findings: Fin
             Culprit(kind="node", subject=turn.node, cause="compute", evidence=(fact,), remedy=remedy, node=turn.node)
         )
         findings.results.append(_row(turn.node, "compute", Outcome.FAIL, measured, note, remedy=remedy))
-    elif idle:
-        advice = "slower than its peers with a whole processor to itself: nodes of a rehearsal share one machine"
+    elif evidence.rehearsal and shares and turn.cpu_share is not None and not withheld:
+        advice = "slower than its peers although it had its processor time: nodes of a rehearsal share one machine"
         findings.results.append(_row(turn.node, "compute", Outcome.PASS, measured, note, advice=advice))
     else:
         findings.results.append(_row(turn.node, "compute", Outcome.INCONCLUSIVE, measured, note))

@@ -79,7 +79,7 @@ class Locator:
     def _unit_retests(self, unit: Unit) -> Decision:
         pairs = self._telling_pairs(unit)
         shares = [share for pair in pairs for share in self.readings.retests(pair)]
-        return decide(shares, self.readings.voids(lambda r: r.pair in pairs))
+        return decide(shares, self.readings.voids(pairs))
 
     def _telling_pairs(self, unit: Unit) -> list[Directed]:
         """Pairs with partners that are clear in their direction; with any partner where none is."""
@@ -150,8 +150,9 @@ class Locator:
                 self.needs.append(Need([pair], self._retest_rounds(pair)))
 
     def _link_retests(self, pair: Directed) -> Decision:
-        rule_of = decide if self.readings.small else decide_one_of_many
-        return rule_of(self.readings.retests(pair), self.readings.voids(lambda r: r.pair == pair))
+        controlled = self.readings.small and len(self.readings.nodes) >= FLEET_NODES
+        rule_of = decide if controlled else decide_one_of_many
+        return rule_of(self.readings.retests(pair), self.readings.voids([pair]))
 
     def _weaker_links(self, unit: Unit, low: list[str]) -> None:
         """The node carries its best pair: a pair far below that, with a clear partner, is slow by itself."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -68,9 +68,9 @@ class Readings:
         """Shares of the retests (and fleet rounds) that count: controlled, or measured on an idle host."""
         return [r.share for r in self.by_pair[pair] if self._speaks(r)]
 
-    def voids(self, keep: Callable[[Reading], bool]) -> int:
-        """How many retest rounds of the readings that `keep` selects were void."""
-        chosen = [r for r in self.all if r.purpose in ("retest", "fleet") and keep(r)]
+    def voids(self, pairs: Iterable[Directed]) -> int:
+        """How many retest rounds of these pairs were void."""
+        chosen = [r for pair in pairs for r in self.by_pair[pair] if r.purpose in ("retest", "fleet")]
         return len({r.round for r in chosen} - {r.round for r in chosen if self._speaks(r)})
 
     def good(self, pair: Directed) -> bool:

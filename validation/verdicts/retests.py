@@ -27,7 +27,7 @@ def decide(shares: Sequence[float], voids: int) -> Decision:
 
 
 def decide_one_of_many(shares: Sequence[float], voids: int) -> Decision:
-    """For a link of a larger fleet: LOW retests must be alike, too; among many links chance finds a few low ones."""
+    """Without a control, or among many links, chance finds a few low ones: LOW retests must be alike, too."""
     said = decide(shares, voids)
     if said not in ("low", "mixed") or not all_low(shares):
         return said
@@ -62,12 +62,14 @@ class RoundBuilder:
 
     def __init__(self, readings: Readings, clear: Callable[[str], bool]) -> None:
         both = {undirected(pair) for pair in readings.pairs}
-        self._good = [
+        good = [
             pair
             for pair in sorted(both)
             if any(readings.good(d) and (readings.plan_level(d) or 0) >= limits.CLEAR for d in (pair, pair[::-1]))
         ]
-        self._calm = [pair for pair in self._good if clear(pair[0]) and clear(pair[1])]
+        calm = [pair for pair in good if clear(pair[0]) and clear(pair[1])]
+        self._good = list(dict.fromkeys([*calm, *good]))
+        """Pairs that may be controls, those between clear nodes first."""
 
     def next_rounds(self, needs: Iterable[Need]) -> list[WantedRound]:
         """As many suspects as fit beside a control pair; the others wait for the next judgement."""
@@ -88,13 +90,16 @@ class RoundBuilder:
             spacing_s = max(spacing_s, need.spacing_s)
         if not chosen:
             return []
-        controls = self._controls(busy)[:CONTROLS_A_ROUND]
+        controls = self._controls(busy)
         return [_round([*chosen, *controls], controls, spacing_s)]
 
     def _controls(self, busy: set[str]) -> list[Directed]:
-        """Good pairs that are free beside `busy`, calm ones first, disjoint."""
-        taken, found = set(busy), []
-        for pair in [*self._calm, *(pair for pair in self._good if pair not in self._calm)]:
+        """A few good pairs that are free beside `busy`, disjoint."""
+        taken = set(busy)
+        found: list[Directed] = []
+        for pair in self._good:
+            if len(found) == CONTROLS_A_ROUND:
+                break
             if not taken.intersection(pair):
                 found.append(pair)
                 taken |= set(pair)
@@ -102,7 +107,7 @@ class RoundBuilder:
 
     def _around(self, pair: Directed, spacing_s: float) -> list[WantedRound]:
         """No control fits beside this pair: measure one before and one after it, or nothing if no pair is good."""
-        good = [control for control in [*self._calm, *self._good] if control != pair]
+        good = [control for control in self._good if control != pair]
         if not good:
             return [_round([pair], [], spacing_s)]
         control = good[0]
