@@ -13,7 +13,7 @@ from typing import NoReturn
 from lab import holder, lifecycle, network
 from lab.apt import MIRROR_VARIABLE
 from lab.errors import LabError
-from lab.node import is_running
+from lab.node import is_running, stop_node
 from lab.plan import NAME_VARIABLE, Plan, make_plan
 from lab.ssh import ssh_command
 
@@ -35,6 +35,8 @@ def build_parser() -> argparse.ArgumentParser:
     ssh = verbs.add_parser("ssh", help="run a command in a node, or a shell")
     ssh.add_argument("node")
     ssh.add_argument("command", nargs=argparse.REMAINDER)
+    kill = verbs.add_parser("kill", help="end a node at once, as a power cut would; `up` starts it again")
+    kill.add_argument("node")
     shape = verbs.add_parser("shape", help="limit a node's links to MBIT Mb/s, both ways")
     shape.add_argument("node")
     shape.add_argument("mbit", type=_positive)
@@ -134,6 +136,13 @@ def _ssh(arguments: argparse.Namespace) -> int:
     os.execvp(argv[0], argv)  # noqa: S606 - ssh takes over our terminal
 
 
+def _kill(arguments: argparse.Namespace) -> int:
+    with holder.locked():
+        plan = _plan()
+        stop_node(plan, plan.node(arguments.node))
+    return 0
+
+
 def _shape(arguments: argparse.Namespace) -> int:
     with holder.locked():
         plan = _plan()
@@ -169,6 +178,7 @@ VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "down": _down,
     "status": _status,
     "ssh": _ssh,
+    "kill": _kill,
     "shape": _shape,
     "cut": _cut,
     "heal": _heal,

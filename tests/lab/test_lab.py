@@ -219,6 +219,15 @@ def test_up_starts_what_is_missing(trial: Lab) -> None:
     assert trial.ssh("n1", "cat /proc/sys/kernel/random/boot_id").stdout == before
 
 
+def test_a_killed_node_is_gone_at_once(trial: Lab) -> None:
+    """`kill` ends every process of a node; `up` boots it again with its files."""
+    trial.ssh("n2", "touch /root/before; sync")
+    trial.lab("kill", "n2")
+    assert trial.ssh("n2", "true", check=False).returncode != 0
+    trial.lab("up", trial.inventory)
+    trial.ssh("n2", "ls /root/before")
+
+
 def test_another_inventory_must_wait(trial: Lab, tmp_path: Path) -> None:
     """`up` with another inventory says in one line to run `down` first, and changes nothing."""
     other = write_trial(tmp_path, 2, speed_gbps=10)
