@@ -38,7 +38,10 @@ RULES = (
     Rule("config.py", ("click", "inventory")),
     Rule("inventory/", ("inventory", "pydantic")),
     Rule("roles/facts/", ("inventory", "roles.facts", "pyinfra")),
-    Rule("roles/operations/", ("inventory", "roles.facts", "roles.operations", "pyinfra", "jinja2", "cryptography")),
+    Rule(
+        "roles/operations/",
+        ("inventory", "roles.facts", "roles.operations", "pyinfra", "jinja2", "cryptography", "bcrypt"),
+    ),
     Rule("roles/", ("inventory", "roles.facts", "roles.operations", "pyinfra", "jinja2")),
     Rule("deploys/", ("inventory", "roles", "pyinfra")),
     Rule(PAYLOADS, ("torch", "numpy")),  # and each other, by bare names: they travel to the nodes alone

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import bcrypt
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -53,6 +54,15 @@ class SecretStore:
     def password(self, name: str) -> str:
         """A random password without characters to quote, for one purpose, e.g. "monitoring"."""
         return self._get(f"password:{name}", lambda: secrets.token_urlsafe(24))
+
+    def password_hash(self, name: str) -> str:
+        """bcrypt of `password(name)`, with a salt that stays: a file that holds it does not change from run to run."""
+        password = self.password(name).encode()
+        made = self._get(f"bcrypt:{name}", lambda: bcrypt.hashpw(password, bcrypt.gensalt(rounds=10)).decode())
+        if not bcrypt.checkpw(password, made.encode()):  # somebody has put another password into the file
+            made = bcrypt.hashpw(password, bcrypt.gensalt(rounds=10)).decode()
+            self._put(f"bcrypt:{name}", made)
+        return made
 
     def given(self, name: str) -> str:
         """A secret that only a person knows (a mail account's password), from the file; InventoryError without it."""
