@@ -22,7 +22,7 @@ from validation.remote import Remote, RemoteError, connect_all
 from validation.run_folder import RunFolder, RunFolderError
 from validation.run_lock import ClusterLocked, run_lock
 from validation.run_options import RunOptions, UsageError
-from validation.run_stages import Run, run_record, run_stages, states_of
+from validation.run_stages import Run, run_record, run_stages, skip_the_rest, states_of
 from validation.slurm_state import busy_nodes, choose_launcher, read_states
 
 EXIT_INTERRUPTED = 130
@@ -71,6 +71,7 @@ def _validate(run: Run, started: datetime, stack: ExitStack) -> int:
         run_stages(run)
     except KeyboardInterrupt:
         run.interrupted = True
+        skip_the_rest(run, "interrupted")
         run.progress.step("run", "interrupted: nothing is left on the nodes; judging what was measured")
     finished = finish(run.folder)
     run.folder.point_latest()

@@ -113,6 +113,14 @@ def skip(run: Run, stage: Stage, reason: str) -> None:
     run.emit(StageRecord(stage=stage, status="skipped", reason=reason, seconds=0))
 
 
+def skip_the_rest(run: Run, reason: str) -> None:
+    """Record every stage that was asked for and not begun."""
+    begun = {record.stage for record in run.records if isinstance(record, StageRecord)}
+    for stage in run.options.stages:
+        if stage not in begun:
+            skip(run, stage, reason)
+
+
 def _since(began: float) -> float:
     return round(time.monotonic() - began, 3)
 
