@@ -74,7 +74,7 @@ def _checks(data: RunData, judgement: Judgement) -> list[str]:
 def _gpus(data: RunData) -> list[str]:
     if any(node.gpus for node in data.cluster.nodes):
         return []
-    return ["GPUs and NCCL: the inventory declares no GPU, so training ran on processors over gloo."]
+    return ["GPUs and NCCL: the inventory declares no GPU, so what ran used processors and gloo."]
 
 
 def still_open(judgement: Judgement) -> tuple[str, ...]:
