@@ -122,31 +122,28 @@ class SshLauncher:
         return False
 
     def clean(self, workers: Sequence[Worker]) -> None:
-        pids: dict[str, list[int]] = {}
-        for worker in workers:
-            pids.setdefault(worker.node, []).append(worker.pid)
-
         def one(node: str) -> str:
             try:
-                self._remotes[node].run(self._remotes[node].sudo(_end(self.folder(node), pids[node])), timeout_s=8)
+                self._remotes[node].run(self._remotes[node].sudo(_end(self.folder(node))), timeout_s=10)
             except RemoteError as error:  # a node that is gone: its worker ends with its connection
                 return str(error)
             return ""
 
-        side_by_side(one, list(pids))
+        side_by_side(one, sorted({worker.node for worker in workers}))
 
 
-def _end(folder: str, pids: Sequence[int]) -> str:
-    """Kill the groups of these processes if they still are ours (a pid may be another's by now), remove the folder."""
-    quoted = shlex.quote(folder)
-    numbers = " ".join(str(pid) for pid in pids if pid > 1)
-    kill = (
-        f"for p in {numbers}; do "
-        f"if tr '\\0' ' ' </proc/$p/cmdline 2>/dev/null | grep -qF {shlex.quote(folder + '/worker.py')}; then "
-        "kill -KILL -- -$p 2>/dev/null || kill -KILL $p; n=0; "
-        "while [ -s /proc/$p/cmdline ] && [ $n -lt 30 ]; do sleep 0.1; n=$((n+1)); done; fi; done; "
+def _end(folder: str) -> str:
+    """Kill whatever runs this run's worker (stopped shells around it too), group by group, and remove the folder.
+
+    The path is put together by the shell, so that this command line is not found itself.
+    """
+    return (
+        f"a={shlex.quote(folder)}; b=/worker.py; n=0; "
+        'while l=$(grep -laF "$a$b" /proc/[0-9]*/cmdline 2>/dev/null) && [ $n -lt 30 ]; do '
+        "for f in $l; do p=${f#/proc/}; p=${p%/cmdline}; "
+        "kill -KILL -- -$p 2>/dev/null; kill -KILL $p 2>/dev/null; done; "
+        'n=$((n+1)); sleep 0.05; done; rm -rf "$a"; true'
     )
-    return f"{kill if numbers else ''}rm -rf {quoted}; true"
 
 
 def _archive(fleet: str) -> bytes:
