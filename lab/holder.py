@@ -82,6 +82,11 @@ def claim(inventory_file: str, cluster: Cluster, before: Holder | None) -> None:
     new.replace(target)
 
 
+def other_labs() -> list[str]:
+    """Claims on this machine by labs of other names (the lab's own tests use some)."""
+    return sorted(path.stem for path in RUN.glob("klaster-*.json") if path != _claim_file())
+
+
 def release() -> None:
     _claim_file().unlink(missing_ok=True)
 

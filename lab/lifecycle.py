@@ -11,7 +11,7 @@ from pathlib import Path
 
 from inventory.loading import load_cluster
 from inventory.model import Cluster
-from lab import cgroup, holder, network
+from lab import cgroup, holder, limits, network
 from lab.apt import machine_mirrors
 from lab.cache import cache_url, start_cache, stop_cache
 from lab.errors import CommandFailed, LabError
@@ -23,6 +23,8 @@ from lab.ssh import ssh_command
 
 MARKER = ".klaster-lab"
 """In a state folder that the lab made: only such a folder is ever removed."""
+LIMITS = "klaster-limits"
+"""What the kernel's limits were before the first lab came up."""
 
 Say = Callable[[str], None]
 
@@ -39,6 +41,7 @@ def up(inventory_file: str, say: Say) -> Plan:
             )
         state = _claim_state_folder(plan, fresh=held is None)
         holder.claim(inventory_file, cluster, held)
+        limits.make_room(len(plan.nodes), holder.RUN / LIMITS)
         mirrors = machine_mirrors(dict(os.environ))
         network.connect(plan)
         start_cache(plan, mirrors, state / "cache")
@@ -137,6 +140,8 @@ def _clear(plan: Plan, state: Path) -> None:
     stop_cache(state / "cache")
     network.disconnect(plan)
     cgroup.remove(plan.instance.group)
+    if not holder.other_labs():
+        limits.put_back(holder.RUN / LIMITS)
     _refuse_mounts_below(state)
     if (state / MARKER).exists():
         shutil.rmtree(state)

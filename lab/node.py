@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 from lab import cgroup
@@ -75,6 +76,7 @@ def start_node(plan: Plan, node: NodePlan, image: Path, mirrors: Mirrors, shared
     for path in (files.root, files.work):
         path.mkdir(parents=True, exist_ok=True)
     argv = ["env", "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1", "SYSTEMD_NSPAWN_API_VFS_WRITABLE=network"]
+    argv += ["SYSTEMD_NSPAWN_LOCK=0"]  # a killed container would leave its lock file; the lab has a lock of its own
     argv += ["systemd-nspawn", "--boot", "--quiet", files.argument, f"--machine={node.netns}"]
     argv += [f"--hostname={node.name}", f"--network-namespace-path={NETNS / node.netns}"]
     argv += ["--register=no", "--console=read-only", "--resolv-conf=off", "--timezone=off", "--link-journal=no"]
@@ -148,3 +150,11 @@ def stop_node(plan: Plan, node: NodePlan) -> None:
     end({*with_argument(files.argument), *([pid] if pid else [])})
     end(processes_in(node.netns))  # the container's own init outlives a killed systemd-nspawn
     cgroup.remove(plan.instance.group, node.name)
+    _remove_empty_folders(node.netns)
+
+
+def _remove_empty_folders(machine: str) -> None:
+    """systemd-nspawn's own leftovers of a killed container: empty folders named after it."""
+    for folder in Path("/run/systemd/nspawn").glob(f"*/{machine}"):
+        with suppress(OSError):
+            folder.rmdir()
