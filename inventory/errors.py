@@ -13,7 +13,7 @@ import pydantic
 
 _PACKAGE = Path(__file__).parent
 _OWN_CODE = frozenset(
-    str(_PACKAGE / name) for name in ("model.py", "errors.py", "complaints.py", "crosschecks.py", "words.py")
+    str(_PACKAGE / name) for name in ("model.py", "spec.py", "errors.py", "complaints.py", "crosschecks.py", "words.py")
 )
 _PYDANTIC = str(Path(pydantic.__file__).parent)
 

@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
-from inventory import model
 from inventory.errors import InventoryError, Place, nearest
 from inventory.model import Cluster
+from inventory.spec import Spec
 
 LAST_LINE = "globals().update(CLUSTER.groups(__file__))"
 """How an inventory hands its nodes to pyinfra; without it pyinfra would find no host and call that a success."""
@@ -106,7 +106,7 @@ def _wrong_cluster(error: Exception, path: Path) -> str | None:
 
 def _vocabulary() -> list[str]:
     """The parts that an inventory may import."""
-    return [part.__name__ for part in model.Spec.__subclasses__()]
+    return [part.__name__ for part in Spec.__subclasses__()]
 
 
 def _line(error: BaseException, path: Path) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from inventory.complaints import explain
 from inventory.crosschecks import check_cluster
-from inventory.errors import InventoryError, Mismatch, Place, nearest, place_in_inventory
+from inventory.errors import InventoryError, nearest
+from inventory.spec import Spec
 from inventory.words import (
     AbsolutePath,
     AccountName,
@@ -39,32 +39,6 @@ DEPLOY_HOME = "/var/lib/klaster"
 FIRST_PERSON_UID = 10_000
 """People start above the range that distributions hand out to local accounts (1000–9999)."""
 LAST_PERSON_UID = 59_999
-
-
-class Spec(BaseModel):
-    """Base of every part: frozen, no unknown field, and an InventoryError in one line instead of a traceback."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    _place: Place | None = PrivateAttr(default=None)
-
-    def __init__(self, *unnamed: Any, **values: Any) -> None:
-        kind, place = type(self).__name__, place_in_inventory()
-        if unnamed:
-            example = next(iter(type(self).model_fields))
-            raise InventoryError(f"{place}{kind}: write each field with its name, e.g. {kind}({example}=…)")
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            cause = error.errors(include_url=False)[0].get("ctx", {}).get("error")
-            better = cause.place if isinstance(cause, Mismatch) else None
-            line = explain(kind, values, type(self).model_fields, error)
-            raise InventoryError(f"{better or place}{line}") from None
-        self._place = place
-
-    @property
-    def place(self) -> Place | None:
-        """Where this part was written, for messages."""
-        return self._place
 
 
 class Network(Spec):

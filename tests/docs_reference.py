@@ -13,7 +13,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from inventory import model, words
-from inventory.model import Cluster, Spec
+from inventory.model import Cluster
+from inventory.spec import Spec
 from lab.cli import build_parser as lab_parser
 from validation.cli import parser as validate_parser
 from validation.registry import render_page

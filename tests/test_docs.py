@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from inventory.loading import load_cluster
-from inventory.model import Spec
+from inventory.spec import Spec
 from lab.cli import VERBS
 from tests import docs_reference
 from tests.inventory.broken import MISTAKES

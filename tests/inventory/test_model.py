@@ -15,7 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from inventory import words
 from inventory.errors import InventoryError
-from inventory.model import Cluster, External, Gpu, Link, Network, Node, Spec, Ssh, Team, User
+from inventory.model import Cluster, External, Gpu, Link, Network, Node, Ssh, Team, User
+from inventory.spec import Spec
 
 LAN = Network(name="lan", cidr="10.0.0.0/24", speed_gbps=1)
 FAST = Network(name="fast", cidr="10.0.1.0/24", speed_gbps=100, mtu=9000)
