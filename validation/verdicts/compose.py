@@ -14,6 +14,8 @@ SYMPTOMS = frozenset(
 ROOTS = ("unreachable",)
 """A node that can't be reached has no other fault that anybody could see."""
 EVIDENCE_AT_MOST = 12
+INTERRUPTED = "interrupted"
+"""Reason of a stage that a person ended: nothing broke, it just was not run to its end."""
 
 
 def merge(culprits: list[Culprit]) -> list[Culprit]:
@@ -54,7 +56,8 @@ def stage_results(evidence: Evidence) -> Findings:
             continue
         asked = stage in evidence.run.stages
         reason = (record.reason if record else "") or ("it was not run to its end" if asked else "not asked for")
-        outcome = Outcome.ERROR if record and record.status == "error" else Outcome.SKIPPED
+        broke = record is not None and record.status == "error" and not reason.startswith(INTERRUPTED)
+        outcome = Outcome.ERROR if broke else Outcome.SKIPPED
         findings.results.append(
             CheckResult(
                 subject=evidence.cluster, stage=stage, check="stage", outcome=outcome, measured=reason,
