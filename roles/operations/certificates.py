@@ -54,7 +54,7 @@ def _names(name: str, addresses: Sequence[str]) -> list[x509.GeneralName]:
 
 
 def still_good(certificate_pem: str, ca_pem: str, name: str, addresses: Sequence[str]) -> bool:
-    """The certificate is this authority's, names the host with exactly these addresses, and has time left."""
+    """The certificate is this authority's, names the host with all these addresses, and has time left."""
     certificate = x509.load_pem_x509_certificate(certificate_pem.encode())
     try:
         certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(ca_pem.encode()))
@@ -62,4 +62,11 @@ def still_good(certificate_pem: str, ca_pem: str, name: str, addresses: Sequence
     except Exception:  # whatever is wrong with it, a new one is right
         return False
     left = certificate.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
-    return list(found) == _names(name, addresses) and left > datetime.timedelta(days=RENEW_DAYS)
+    return set(_names(name, addresses)) <= set(found) and left > datetime.timedelta(days=RENEW_DAYS)
+
+
+def addresses_of(certificate_pem: str) -> list[str]:
+    """The IPv4 addresses that a certificate names."""
+    certificate = x509.load_pem_x509_certificate(certificate_pem.encode())
+    found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return [str(address) for address in found.get_values_for_type(x509.IPAddress)]

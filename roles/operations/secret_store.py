@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import hashlib
 import json
 import os
 import secrets
@@ -17,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from inventory.errors import InventoryError
-from roles.operations.certificates import issue, still_good
+from roles.operations.certificates import addresses_of, issue, still_good
 
 CA_YEARS = 20
 
@@ -46,7 +47,8 @@ class SecretStore:
         ca = self.ca()
         both = self._get(f"tls:{name}", lambda: "\0".join(issue(ca, name, addresses)))
         if not still_good(both.partition("\0")[2], ca[1], name, addresses):
-            both = "\0".join(issue(ca, name, addresses))
+            # Services of one host may name different addresses of it: they share one certificate with all of them.
+            both = "\0".join(issue(ca, name, sorted({*addresses_of(both.partition("\0")[2]), *addresses})))
             self._put(f"tls:{name}", both)
         key, _, certificate = both.partition("\0")
         return key, certificate
@@ -58,11 +60,8 @@ class SecretStore:
     def password_hash(self, name: str) -> str:
         """bcrypt of `password(name)`, with a salt that stays: a file that holds it does not change from run to run."""
         password = self.password(name).encode()
-        made = self._get(f"bcrypt:{name}", lambda: bcrypt.hashpw(password, bcrypt.gensalt(rounds=10)).decode())
-        if not bcrypt.checkpw(password, made.encode()):  # somebody has put another password into the file
-            made = bcrypt.hashpw(password, bcrypt.gensalt(rounds=10)).decode()
-            self._put(f"bcrypt:{name}", made)
-        return made
+        which = hashlib.sha256(password).hexdigest()[:12]  # another password, put there by hand, needs another hash
+        return self._get(f"bcrypt:{name}:{which}", lambda: bcrypt.hashpw(password, bcrypt.gensalt(rounds=10)).decode())
 
     def given(self, name: str) -> str:
         """A secret that only a person knows (a mail account's password), from the file; InventoryError without it."""

@@ -147,13 +147,15 @@ def test_a_readable_or_damaged_secrets_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_certificate_names_its_host_and_stays(tmp_path: Path) -> None:
-    """A host's certificate is the CA's, stays the same, and is replaced when the host's addresses change."""
+    """A host's certificate is the CA's, stays the same, and is replaced when the host gets a further address."""
     store = SecretStore(tmp_path / "secrets.json")
     key, first = store.server_certificate("n1", ["10.0.0.2"])
     assert "PRIVATE KEY" in key
     assert still_good(first, store.ca()[1], "n1", ["10.0.0.2"])
     assert SecretStore(tmp_path / "secrets.json").server_certificate("n1", ["10.0.0.2"]) == (key, first)
     assert store.server_certificate("n1", ["10.0.0.9"]) != (key, first)
+    both = store.server_certificate("n1", ["10.0.0.2"])
+    assert both == store.server_certificate("n1", ["10.0.0.9"]), "two services of a host must not take turns"
     other = SecretStore(tmp_path / "other.json")
     assert not still_good(first, other.ca()[1], "n1", ["10.0.0.2"])
 
