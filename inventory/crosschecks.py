@@ -6,7 +6,9 @@ import ipaddress
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from inventory.containers import check_containers
 from inventory.errors import Mismatch, Place, nearest
+from inventory.gpu_stack import check_gpu_stack
 
 if TYPE_CHECKING:
     from inventory.model import Cluster, Network, Node
@@ -25,6 +27,8 @@ def check_cluster(cluster: Cluster) -> None:
     _check_controller(cluster)
     _check_people(cluster)
     _check_partitions(cluster)
+    check_gpu_stack(cluster)
+    check_containers(cluster)
     _unique("storage path", [(storage.path, storage.place) for storage in cluster.storage])
 
 

@@ -13,7 +13,8 @@ import pydantic
 
 _PACKAGE = Path(__file__).parent
 _OWN_CODE = frozenset(
-    str(_PACKAGE / name) for name in ("model.py", "spec.py", "errors.py", "complaints.py", "crosschecks.py", "words.py")
+    str(_PACKAGE / f"{name}.py")
+    for name in ("model", "spec", "errors", "complaints", "crosschecks", "words", "people", "gpu_stack", "containers")
 )
 _PYDANTIC = str(Path(pydantic.__file__).parent)
 

@@ -7,8 +7,12 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from inventory.cards import GenerationName
+from inventory.containers import Containers as Containers  # noqa: PLC0414 - inventories import it from here
+from inventory.containers import Registry as Registry  # noqa: PLC0414 - inventories import it from here
 from inventory.crosschecks import check_cluster
 from inventory.errors import InventoryError, nearest
+from inventory.gpu_stack import GpuStack as GpuStack  # noqa: PLC0414 - inventories import it from here
 from inventory.spec import Spec
 from inventory.words import (
     AbsolutePath,
@@ -66,6 +70,13 @@ class Gpu(Spec):
 
     model: Text = Field(min_length=2, description="As nvidia-smi names it, e.g. NVIDIA GeForce RTX 3090.")
     count: int = Field(default=1, strict=True, ge=1, le=16, description="How many of them.")
+    generation: GenerationName | None = Field(default=None, description="Only for a card not known by its name.")
+    power_cap_watts: int | None = Field(
+        default=None, strict=True, ge=50, le=1500, description="Limit a card's power: a home's breaker is small."
+    )
+    no_p2p_because: Text | None = Field(
+        default=None, description="Turn copies between cards off (NCCL_P2P_DISABLE) and say why, as validation found."
+    )
 
 
 class Node(Spec):
@@ -234,6 +245,9 @@ class Cluster(Spec):
     storage: tuple[External, ...] = Field(default=(), description="Shared folders that others mount.")
     slurm: Slurm = Field(default=Slurm(), description="Partitions and ports.")
     training: TrainingEnv = Field(default=TrainingEnv(), description="Where torch comes from.")
+    gpu_stack: GpuStack | None = Field(default=None, description="NVIDIA's drivers and tools; unset: yours to install.")
+    containers: Containers | None = Field(default=None, description="Rootless containers on the nodes; unset: none.")
+    registry: Registry | None = Field(default=None, description="The cluster's own container registry; unset: none.")
     firewall: Firewall = Field(default=Firewall(), description="What is reachable from outside.")
     monitoring: Monitoring | None = Field(default=None, description="Metrics, alerts, logs; unset: none of it.")
     time_servers: tuple[ServerName, ...] = Field(
