@@ -36,7 +36,7 @@ class Certified:
 def validate(lab: Lab, out: Path, *more: str) -> Certified:
     """A run to its end."""
     done = subprocess.run(
-        [VALIDATE, lab.inventory, "--out", str(out), "--json", *more],
+        [VALIDATE, lab.inventory, "--out", str(out), "--json", "--wait", "5", *more],
         cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.stdout, done.stderr
@@ -53,7 +53,7 @@ class Going:
         out.mkdir(parents=True, exist_ok=True)
         with self.log.open("wb") as file:
             self.process = subprocess.Popen(
-                [VALIDATE, lab.inventory, "--out", str(out), *more],
+                [VALIDATE, lab.inventory, "--out", str(out), "--wait", "5", *more],
                 cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
             )  # fmt: skip
 
