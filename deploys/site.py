@@ -1,6 +1,6 @@
 """Bring every machine to the declared state: the ordered list of roles."""
 
-from roles import base, firewall, hardware, secrets, slurm, training
+from roles import base, firewall, hardware, monitoring, secrets, slurm, training
 from roles.facts.site import fast_connection
 from roles.operations.barrier import barrier
 
@@ -16,3 +16,5 @@ barrier(name="Firewall is up")
 slurm.deploy()
 barrier(name="Slurm runs")
 training.deploy()
+barrier(name="The training environment is there")
+monitoring.deploy()

@@ -148,7 +148,7 @@ def certificate(path: str) -> list[Sample]:
 def stamps(folder: Path) -> list[Sample]:
     """A job that succeeded touches a file of its name."""
     files = sorted(folder.iterdir())[:20] if folder.is_dir() else []
-    return [("last_success_timestamp_seconds", {"job": file.name}, file.stat().st_mtime) for file in files]
+    return [("last_success_timestamp_seconds", {"task": file.name}, file.stat().st_mtime) for file in files]
 
 
 def gpus(expected: int) -> list[Sample]:

@@ -127,7 +127,7 @@ def _processes(card: Xml.Element, gpu: str, owner: Callable[[int], tuple[str, st
             held[owner(int(pid))] += int(number(process, "used_memory", 2.0**20) or 0)
     largest = held.most_common(MAX_PROCESSES)
     return [
-        ("gpu_process_memory_bytes", {"gpu": gpu, "user": user, "job": job}, float(size))
+        ("gpu_process_memory_bytes", {"gpu": gpu, "user": user, "slurm_job": job}, float(size))
         for (user, job), size in largest
     ]
 

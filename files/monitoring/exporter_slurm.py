@@ -223,7 +223,7 @@ def _jobs(jobs: Sequence[Job], now: float) -> Iterator[Family]:
 def _users(jobs: Sequence[Job]) -> Iterator[Family]:
     cpus = _gauge("user_cpus_allocated", "Processors that a user's jobs hold.", "user", "account")
     gpus = _gauge("user_gpus_allocated", "GPUs that a user's jobs hold.", "user", "account")
-    card = _gauge("gpu_job_info", "Which job holds a card.", "node", "gpu", "job", "user", "account")
+    card = _gauge("gpu_job_info", "Which job holds a card.", "node", "gpu", "slurm_job", "user", "account")
     held: Counter[tuple[str, str]] = Counter()
     held_gpus: Counter[tuple[str, str]] = Counter()
     for job in jobs:
