@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from inventory.containers import check_containers
 from inventory.errors import Mismatch, Place, nearest
 from inventory.gpu_stack import check_gpu_stack
+from inventory.people_checks import check_shares
 
 if TYPE_CHECKING:
     from inventory.model import Cluster, Network, Node
@@ -27,6 +28,7 @@ def check_cluster(cluster: Cluster) -> None:
     _check_controller(cluster)
     _check_people(cluster)
     _check_partitions(cluster)
+    check_shares(cluster)
     check_gpu_stack(cluster)
     check_containers(cluster)
     _unique("storage path", [(storage.path, storage.place) for storage in cluster.storage])

@@ -13,6 +13,12 @@ from inventory.containers import Registry as Registry  # noqa: PLC0414 - invento
 from inventory.crosschecks import check_cluster
 from inventory.errors import InventoryError, nearest
 from inventory.gpu_stack import GpuStack as GpuStack  # noqa: PLC0414 - inventories import it from here
+from inventory.people import Directory as Directory  # noqa: PLC0414 - inventories import these from here
+from inventory.people import Identity
+from inventory.people import Ldap as Ldap  # noqa: PLC0414
+from inventory.people import Limits as Limits  # noqa: PLC0414
+from inventory.people import Team as Team  # noqa: PLC0414
+from inventory.people import User as User  # noqa: PLC0414
 from inventory.spec import Spec
 from inventory.words import (
     AbsolutePath,
@@ -26,7 +32,6 @@ from inventory.words import (
     OwnFile,
     Port,
     PrivateKeyFile,
-    PublicKey,
     ServerName,
     Speed,
     Switch,
@@ -40,9 +45,6 @@ Substrate = Literal["hardware", "rehearsal", "simulation"]
 DEPLOY_ACCOUNT = "klaster"
 """The account that runs certification jobs; its home is local, so that no mount can lock the administrator out."""
 DEPLOY_HOME = "/var/lib/klaster"
-FIRST_PERSON_UID = 10_000
-"""People start above the range that distributions hand out to local accounts (1000–9999)."""
-LAST_PERSON_UID = 59_999
 
 
 class Network(Spec):
@@ -111,28 +113,6 @@ class Ssh(Spec):
     keep_password_login: Switch = Field(default=False, description="Leave sshd's password log-in on.")
 
 
-class Team(Spec):
-    """People who share a partition, data and limits."""
-
-    name: AccountName = Field(description="Name of the team and its group.")
-    description: Text = Field(default="", description="A sentence for people.")
-
-
-class User(Spec):
-    """A person with the same uid on every node."""
-
-    name: AccountName = Field(description="Log-in name.")
-    uid: int = Field(
-        strict=True,
-        ge=FIRST_PERSON_UID,
-        le=LAST_PERSON_UID,
-        description="The same number on every node and in shared storage.",
-    )
-    teams: tuple[AccountName, ...] = Field(min_length=1, description="Names of the teams the person is in.")
-    ssh_keys: tuple[PublicKey, ...] = Field(default=(), description="Public keys, one line each.")
-    administrator: Switch = Field(default=False, description="May use sudo.")
-
-
 class External(Spec):
     """Storage that others provide and mount (a NAS, Lustre, CephFS): only checked, by mount and file-system type."""
 
@@ -146,6 +126,10 @@ class Partition(Spec):
 
     name: AccountName = Field(description="What sbatch -p takes.")
     nodes: tuple[HostName, ...] = Field(default=(), description="Empty: every compute node.")
+    teams: tuple[AccountName, ...] = Field(default=(), description="Teams that may use it; empty: all.")
+    priority: int = Field(
+        default=1, strict=True, ge=0, le=65_000, description="Jobs of a higher one start first (dev 1, prod 2)."
+    )
     default: Switch = Field(default=False, description="Takes the jobs that name no partition.")
     max_time_minutes: int | None = Field(default=None, strict=True, ge=1, description="Unset: no limit.")
 
@@ -155,6 +139,9 @@ class Slurm(Spec):
 
     partitions: tuple[Partition, ...] = Field(
         default=(Partition(name="all", default=True),), min_length=1, description="One of all nodes, unless you say."
+    )
+    preempt: Literal["off", "requeue", "cancel"] = Field(
+        default="off", description="What becomes of a running job that one of a partition of higher priority needs."
     )
     controller_port: Port = Field(default=6817, description="Port of slurmctld.")
     node_port: Port = Field(default=6818, description="Port of slurmd.")
@@ -242,6 +229,9 @@ class Cluster(Spec):
     ssh: Ssh = Field(default=Ssh(), description="How the nodes are reached.")
     teams: tuple[Team, ...] = Field(default=(), description="Groups of people.")
     users: tuple[User, ...] = Field(default=(), description="People.")
+    identity: Identity | None = Field(
+        default=None, description="Where people are kept; unset: a directory of its own, once a team is declared."
+    )
     storage: tuple[External, ...] = Field(default=(), description="Shared folders that others mount.")
     slurm: Slurm = Field(default=Slurm(), description="Partitions and ports.")
     training: TrainingEnv = Field(default=TrainingEnv(), description="Where torch comes from.")
@@ -272,6 +262,11 @@ class Cluster(Spec):
     @property
     def compute_nodes(self) -> tuple[Node, ...]:
         return tuple(node for node in self.nodes if "compute" in node.roles)
+
+    @property
+    def people(self) -> Identity | None:
+        """Where people are kept; None for a cluster without teams and without a directory."""
+        return self.identity or (Ldap() if self.teams else None)
 
     def node(self, name: str) -> Node:
         """The node of that name; InventoryError with the nearest name otherwise."""

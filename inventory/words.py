@@ -130,6 +130,13 @@ def mail_address(text: str) -> str:
     return text
 
 
+def directory_url(text: str) -> str:
+    """Where an LDAP server of others listens; without TLS every password would be readable on the way."""
+    if not re.fullmatch(r"ldaps://[A-Za-z0-9.-]+(:[0-9]+)?", text):
+        raise ValueError(f'"{text}" is not the address of a directory with TLS: write ldaps://HOST')
+    return text
+
+
 def one_line_text(text: str) -> str:
     """Words for people and for files of one line an entry."""
     if not text.isprintable():
@@ -149,6 +156,7 @@ ServerName = Annotated[str, AfterValidator(server_name)]
 IndexUrl = Annotated[str, AfterValidator(index_url)]
 WebAddress = Annotated[str, AfterValidator(web_address)]
 MailAddress = Annotated[str, AfterValidator(mail_address)]
+DirectoryUrl = Annotated[str, AfterValidator(directory_url)]
 Text = Annotated[str, AfterValidator(one_line_text)]
 # Numbers are strict: "1" in quotes or True is a mistake somebody should hear of.
 Port = Annotated[int, Field(strict=True, ge=1, le=65535)]

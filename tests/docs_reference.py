@@ -35,6 +35,7 @@ _KINDS: dict[Callable[..., str], str] = {
     words.index_url: "https address",
     words.web_address: "http(s) address",
     words.mail_address: "mail address",
+    words.directory_url: "ldaps address",
     words.one_line_text: "text",
 }
 _PLAIN = {int: "whole number", float: "number", bool: "True or False", str: "text", type(None): "None"}
