@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from tests.validation.scripted_fleet import ScriptedFleet
 from validation.checks import pairs
 from validation.launch_ranks import Message, Worker
@@ -35,7 +37,8 @@ def healthy(worker: Worker, command: Message) -> Message | Finding | None:
     if command["op"] == "fan":
         receives = (command["direction"] == "in") == command["is_target"]
         count = len([peer for peer in command["peers"] if peer])
-        return {"alone_gbps": [0.9] * count, "together_gbps": [0.45] * count} if receives else {"alone_gbps": []}
+        flows = [[90_000_000, 0.8]] * count
+        return {"alone": flows, "together": [[size, 2 * took] for size, took in flows]} if receives else {"alone": []}
     received = {"gbps": [0.94, 0.93, 0.94], "bytes": command["message_bytes"], "verified": True}
     return {"received": received, "latency_us": [100.0, 300.0], "error": "", "idle_share": 0.5 + worker.rank / 10}
 
@@ -184,6 +187,13 @@ def test_judge_that_wants_the_impossible_is_not_asked_for_ever() -> None:
     fleet = ScriptedFleet(healthy)
     pairs.run_pairs(fleet, "quick", fleet.records.append, judge)
     assert len(asked) == 1
+
+
+def test_fan_in_tells_a_shared_link_from_separate_ones() -> None:
+    """Flows over separate links end together and add up; on a shared one, in whatever order, they give one link's."""
+    assert pairs.total_gbps([(50_000_000, 0.5), (25_000_000, 0.5)]) == pytest.approx(1.2)
+    assert pairs.total_gbps([(50_000_000, 0.5), (50_000_000, 1.0)]) == pytest.approx(0.8)
+    assert pairs.total_gbps([]) == 0.0
 
 
 def test_message_size_follows_the_declared_speed() -> None:

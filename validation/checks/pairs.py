@@ -21,6 +21,7 @@ LEAST_BYTES, MOST_BYTES = 1 << 20, 64 << 20
 REPETITIONS = 3
 BUDGET_S = 1.2
 """All messages of one direction; where the link is slower than declared, messages shrink to fit."""
+FAN_BUDGET_S = 0.6
 GROUP_TIMEOUT_S = 10.0
 ROUND_TIMEOUT_S = 45.0
 KEEP_GROUPS_UP_TO = 16
@@ -137,6 +138,7 @@ class PairsStage:
         target, partners = wanted.target, wanted.partners
         pairs = [(target, partner) for partner in partners]
         shared = self._command("fan", pairs[0], seed=number + 1, direction=wanted.direction, target=target)
+        shared["budget_s"] = FAN_BUDGET_S
         shared |= {"groups": [self._group(pair) for pair in pairs], "is_target": False}
         leads = [fleet.lead(partner) for partner in partners]
         commands: dict[int, Message] = {
@@ -148,8 +150,8 @@ class PairsStage:
         ends = [answers.get(rank, _NO_ANSWER) for rank in commands]
         error = "; ".join(text for text in map(_error, ends) if text)
         receivers = ends[:1] if wanted.direction == "in" else ends[1:]
-        alone = [speed for end in receivers for speed in end.get("alone_gbps", [])]
-        together = [speed for end in receivers for speed in end.get("together_gbps", [])]
+        alone = [flow for end in receivers for flow in end.get("alone", [])]
+        together = [flow for end in receivers for flow in end.get("together", [])]
         if error:
             for pair in pairs:
                 self._errors[_sorted(pair)] = self._errors.get(_sorted(pair), 0) + 1
@@ -160,8 +162,8 @@ class PairsStage:
             target=target,
             direction=wanted.direction,
             partners=partners,
-            single_gbps=round(alone[0], 5) if alone else 0.0,
-            total_gbps=round(sum(together), 5),
+            single_gbps=total_gbps(alone[:1]),
+            total_gbps=total_gbps(together),
             error=error[:300],
             at_s=at_s,
         )
@@ -173,6 +175,16 @@ _NO_ANSWER: Message = {"ok": False, "type": "Timeout", "error": f"no end within 
 def message_bytes(speed_gbps: float) -> int:
     """Bytes of one message for a declared speed, in Gb/s."""
     return max(LEAST_BYTES, min(MOST_BYTES, int(speed_gbps * 1e9 / 8 * MESSAGE_S)))
+
+
+def total_gbps(flows: Sequence[Sequence[float]]) -> float:
+    """Gb/s of flows (bytes, seconds) that began together: all bytes over the longest time.
+
+    Their sizes were chosen so that each takes as long alone: over separate links they end together, and over a shared
+    one the last to end has waited for the others.
+    """
+    longest = max((seconds for _, seconds in flows), default=0.0)
+    return round(sum(size for size, _ in flows) * 8 / 1e9 / longest, 5) if longest else 0.0
 
 
 def _sorted(pair: Pair) -> Pair:
