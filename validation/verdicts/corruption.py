@@ -8,9 +8,6 @@ from validation.model import CheckResult, Culprit, Outcome
 from validation.verdicts.evidence import Directed, Evidence, link_name
 from validation.verdicts.findings import Findings
 
-PARTNERS = 2
-"""Corrupt with so many partners, and in every corrupt pair: it is the node."""
-
 
 def judge_corruption(evidence: Evidence) -> Findings:
     findings = Findings()
@@ -32,12 +29,12 @@ def judge_corruption(evidence: Evidence) -> Findings:
 
 
 def _common_node(pairs: set[Directed]) -> str | None:
-    """The node with most corrupt partners, if they are two or more and no other node has as many."""
+    """The node with more corrupt partners than any other; a single pair has none."""
     partners = {
         n: {m for pair in pairs if n in pair for m in pair} - {n} for n in sorted({n for p in pairs for n in p})
     }
     counts = sorted((len(found) for found in partners.values()), reverse=True)
-    if counts[0] < PARTNERS or (len(counts) > 1 and counts[1] == counts[0]):
+    if len(counts) < 2 or counts[1] == counts[0]:
         return None
     return next(node for node, found in partners.items() if len(found) == counts[0])
 

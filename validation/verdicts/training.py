@@ -11,8 +11,6 @@ from validation.verdicts import limits
 from validation.verdicts.evidence import Evidence
 from validation.verdicts.findings import Findings
 
-VOTERS = 3
-"""Two can only differ; from three on the odd one out is known."""
 LEAST_STEPS = 8
 """A quarter of fewer steps is no mean."""
 
@@ -153,9 +151,7 @@ def _software_differs(evidence: Evidence) -> set[str]:
 
 
 def odd_ones(hashes: dict[str, str]) -> list[str] | None:
-    """Nodes without the majority's value; None if there are under three voters or no majority."""
-    if len(hashes) < VOTERS:
-        return None
+    """Nodes without the value of more than half; None if no value has that many, as with two that differ."""
     value, count = sorted(Counter(hashes.values()).items(), key=lambda item: (-item[1], item[0]))[0]
     return sorted(node for node, own in hashes.items() if own != value) if 2 * count > len(hashes) else None
 

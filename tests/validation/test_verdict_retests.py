@@ -1,0 +1,94 @@
+"""How many retests decide, and what two flows at once say."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulator.network import Faults, Noise
+from tests.simulator.run import pairs_stage
+from validation.model import FanInRecord, WantedFanIn
+from validation.verdict import judge
+from validation.verdicts.bandwidth import judge_bandwidth
+from validation.verdicts.evidence import Evidence
+from validation.verdicts.findings import Findings
+from validation.verdicts.retests import decide, decide_one_of_many
+
+
+@pytest.mark.parametrize(
+    ("shares", "voids", "said"),
+    [
+        ([], 0, "more"),
+        ([0.5, 0.5], 0, "more"),
+        ([0.5, 0.5, 0.5], 0, "low"),
+        ([0.79, 0.79, 0.79], 0, "more"),
+        ([0.79, 0.79, 0.79, 0.79, 0.79], 0, "mixed"),
+        ([0.5, 0.9], 0, "more"),
+        ([0.5, 0.9, 0.9], 0, "good"),
+        ([0.5, 0.5, 0.9, 0.5, 0.5], 0, "mixed"),
+        ([0.5, 0.5], 8, "void"),
+    ],
+)
+def test_three_low_name_and_two_good_clear(shares: list[float], voids: int, said: str) -> None:
+    """Three LOW retests name, two good ones clear, five that disagree or lie between decide nothing."""
+    assert decide(shares, voids) == said
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ([0.5, 0.5, 0.5], "more"),
+        ([0.5, 0.5, 0.5, 0.5], "low"),
+        ([0.7, 0.4, 0.3, 0.6], "more"),
+        ([0.7, 0.4, 0.3, 0.5, 0.4, 0.3, 0.5, 0.4], "mixed"),
+        ([0.7, 0.9, 0.9], "good"),
+    ],
+)
+def test_a_link_among_many_needs_low_retests_that_are_alike(shares: list[float], said: str) -> None:
+    """A lasting fault reads the same each time; noise that happens to be low does not."""
+    assert decide_one_of_many(shares, 0) == said
+
+
+def fan_in(single: float, total: float, number: int) -> FanInRecord:
+    return FanInRecord(
+        round=200 + number, target="n2", direction="in", partners=("n1", "n3"), single_gbps=single, total_gbps=total,
+        at_s=500.0 + number,
+    )  # fmt: skip
+
+
+def with_fan_ins(single: float, total: float) -> Findings:
+    """n2 receives at 0.4 of its speed by all retests; two fan-ins say why."""
+    calm = Noise(host_starts=0.0, node_starts=0.0, sigma=0.01)
+    records, _ = pairs_stage(4, Faults(receive={"n2": 0.4}), calm, seed=1)
+    cells = [record for record in records[:-1] if record.kind != "fan_in"]
+    return judge_bandwidth(Evidence([*cells, fan_in(single, total, 1), fan_in(single, total, 2)]), [], [])
+
+
+def test_a_total_of_one_flow_is_the_node() -> None:
+    """Two flows at once bring no more than one alone: the node is the limit."""
+    assert {culprit.subject for culprit in with_fan_ins(0.38, 0.38).culprits} == {"n2"}
+
+
+def test_a_total_of_both_flows_is_the_links() -> None:
+    """Two flows add up: the node is not named, and its links are retested."""
+    found = with_fan_ins(0.38, 0.76)
+    assert found.culprits == []
+    assert any(wanted.want == "round" for wanted in found.wanted)
+
+
+def test_a_disturbed_single_flow_says_nothing() -> None:
+    """One flow alone far below the pair's level was disturbed: another fan-in is wanted."""
+    found = with_fan_ins(0.10, 0.38)
+    assert found.culprits == []
+    assert any(wanted.want == "fan_in" for wanted in found.wanted)
+
+
+def test_a_fan_in_is_asked_for_before_a_node_is_named() -> None:
+    """After low retests the judge wants two flows at once into the suspect, from partners that are clear."""
+    calm = Noise(host_starts=0.0, node_starts=0.0)
+    records, _ = pairs_stage(4, Faults(receive={"n2": 0.4}), calm, seed=1)
+    judgement = judge([record for record in records[:-1] if record.kind != "fan_in"])
+    assert judgement.culprits == ()
+    (wanted,) = judgement.wanted
+    assert isinstance(wanted, WantedFanIn)
+    assert (wanted.target, wanted.direction) == ("n2", "in")
+    assert "n2" not in wanted.partners
