@@ -39,10 +39,12 @@ def up(inventory_file: str, say: Say) -> Plan:
             raise LabError(
                 f"the lab is up with {held.inventory_file} as it was at {held.since}: run `bin/lab down` first"
             )
+        # What can be refused is refused before anything is touched.
+        mirrors = machine_mirrors(dict(os.environ))
+        network.refuse_foreign_addresses(plan)
         state = _claim_state_folder(plan, fresh=held is None)
         holder.claim(inventory_file, cluster, held)
         limits.make_room(len(plan.nodes), holder.RUN / LIMITS)
-        mirrors = machine_mirrors(dict(os.environ))
         network.connect(plan)
         start_cache(plan, mirrors, state / "cache")
         image = build_image(cache_url(plan), mirrors, say)

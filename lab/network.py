@@ -21,7 +21,6 @@ def in_netns(netns: str, *argv: str) -> list[str]:
 
 def connect(plan: Plan) -> None:
     """Make what is missing of the switch, this machine's plug and the place outside."""
-    _refuse_foreign_addresses(plan)
     for cidr in plan.cidrs:  # first of all: from here on no packet for the lab can leave this machine
         run(["ip", "route", "replace", "unreachable", cidr, "metric", UNREACHABLE_METRIC])
     for netns in (plan.instance.switch, plan.instance.outside):
@@ -50,7 +49,7 @@ def connect(plan: Plan) -> None:
     _plug_outside(plan)
 
 
-def _refuse_foreign_addresses(plan: Plan) -> None:
+def refuse_foreign_addresses(plan: Plan) -> None:
     """Stop when this machine already has a way into the lab's range: it would be cut off from it."""
     for cidr in plan.cidrs:
         for line in run(["ip", "-4", "route", "show", "root", cidr]).splitlines():

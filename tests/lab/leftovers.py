@@ -21,7 +21,7 @@ def leftovers(name: str, state: Path, cidr_start: str) -> dict[str, list[str]]:
         "namespaces": [e.name for e in netns.iterdir() if f"{e.name}-".startswith(f"{switch}-")]
         if netns.is_dir()
         else [],
-        "claims": [str(path) for path in Path("/run").glob(f"{group}*")],
+        "claims": [str(path) for path in Path("/run").glob(f"{group}.*")],
         "control groups": [str(path) for path in Path("/sys/fs/cgroup").glob(f"*/{group}")],
         "state": [str(state)] if state.exists() else [],
         "processes": _processes(str(state)),

@@ -15,7 +15,7 @@ import pytest
 
 from tests.lab.handle import ROOT, Lab
 from tests.lab.leftovers import leftovers
-from tests.lab.trial import NAME, write_trial
+from tests.lab.trial import slot, write_trial
 
 pytestmark = pytest.mark.lab
 
@@ -43,15 +43,15 @@ def state_of(lab: Lab) -> Path:
 
 
 def traces(lab: Lab) -> dict[str, list[str]]:
-    return leftovers(NAME, state_of(lab), "10.77.64.")
+    return leftovers(slot().name, state_of(lab), slot().start)
 
 
 @pytest.fixture(scope="module")
 def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A lab of three nodes, for tests that leave it as they found it."""
     lab = write_trial(tmp_path_factory.mktemp("trial"), 3)
-    lab.lab("up", lab.inventory, timeout_s=600)
     try:
+        lab.lab("up", lab.inventory, timeout_s=600)
         for node in ("n1", "n2"):
             lab.ssh(node, f'setsid python3 -c "{RECEIVE}" >/tmp/receive 2>&1 </dev/null & sleep 0.3')
         yield lab
@@ -69,8 +69,9 @@ def unused(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Lab]:
     lab.lab("down")
 
 
-def send_mbps(lab: Lab, source: str, address: str, megabytes: float, times: int) -> float:
+def send_mbps(lab: Lab, source: str, target: str, megabytes: float, times: int) -> float:
     """The best of some messages over one connection, payload Mb/s."""
+    address = lab.cluster.node(target).address
     done = lab.ssh(source, f'python3 -c "{SEND}" {address} {int(megabytes * 1e6)} {times}', timeout_s=60)
     return float(done.stdout)
 
@@ -113,7 +114,7 @@ def test_links_have_their_declared_speed(trial: Lab) -> None:
     idle_shares = []
     for _ in range(10):
         before = idle_and_all_ticks()
-        speed = send_mbps(trial, "head", "10.77.64.11", 16, 6)
+        speed = send_mbps(trial, "head", "n1", 16, 6)
         assert speed <= 1005
         if speed >= 930:
             return
@@ -128,11 +129,11 @@ def test_links_have_their_declared_speed(trial: Lab) -> None:
 def test_a_shaped_link_is_slow_both_ways_until_healed(trial: Lab) -> None:
     """`shape` limits what a node sends and receives; `heal` brings the declared speed back."""
     trial.lab("shape", "n1", "50")
-    assert 45 <= send_mbps(trial, "head", "10.77.64.11", 1, 3) <= 52
-    assert 45 <= send_mbps(trial, "n1", "10.77.64.12", 1, 3) <= 52
+    assert 45 <= send_mbps(trial, "head", "n1", 1, 3) <= 52
+    assert 45 <= send_mbps(trial, "n1", "n2", 1, 3) <= 52
     assert "(declared 1000)" in trial.lab("status").stdout
     trial.lab("heal")
-    assert send_mbps(trial, "head", "10.77.64.11", 8, 5) > 500
+    assert send_mbps(trial, "head", "n1", 8, 5) > 500
     assert "(declared" not in trial.lab("status").stdout
 
 
@@ -140,37 +141,48 @@ def test_a_link_can_be_slow_one_way(trial: Lab) -> None:
     """`shape --egress-only` limits what the node sends and leaves what it receives."""
     trial.lab("shape", "n1", "50", "--egress-only")
     try:
-        assert 45 <= send_mbps(trial, "n1", "10.77.64.12", 1, 3) <= 52
-        assert send_mbps(trial, "n2", "10.77.64.11", 8, 5) > 500
+        assert 45 <= send_mbps(trial, "n1", "n2", 1, 3) <= 52
+        assert send_mbps(trial, "n2", "n1", 8, 5) > 500
     finally:
         trial.lab("heal")
 
 
-def reaches(lab: Lab, source: str, address: str) -> bool:
-    return lab.ssh(source, f"ping -c1 -W1 {address}", check=False).returncode == 0
+def reaches(lab: Lab, source: str, target: str) -> bool:
+    return lab.ssh(source, f"ping -c1 -W1 {lab.cluster.node(target).address}", check=False).returncode == 0
 
 
 def test_a_cut_parts_two_nodes_only(trial: Lab) -> None:
     """`cut A B` stops everything between A and B, both ways, and nothing else; `heal` undoes it."""
     trial.lab("cut", "n1", "n2")
     assert "cut: n1 and n2" in trial.lab("status").stdout
-    assert not reaches(trial, "n1", "10.77.64.12")
-    assert not reaches(trial, "n2", "10.77.64.11")
-    assert reaches(trial, "head", "10.77.64.11")
-    assert reaches(trial, "n2", "10.77.64.10")
+    assert not reaches(trial, "n1", "n2")
+    assert not reaches(trial, "n2", "n1")
+    assert reaches(trial, "head", "n1")
+    assert reaches(trial, "n2", "head")
     trial.lab("heal")
-    assert reaches(trial, "n1", "10.77.64.12")
+    assert reaches(trial, "n1", "n2")
 
 
 def test_a_stranger_s_address_is_outside(trial: Lab) -> None:
     """`outside` runs at an address that no cluster network holds, from which nodes can be reached."""
-    code = "import socket; c = socket.create_connection(('10.77.64.11', 22), 3); print(c.getsockname()[0])"
-    assert trial.lab("outside", "python3", "-c", code).stdout.strip() == "10.77.65.9"
+    node = trial.cluster.node("n1").address
+    code = f"import socket; c = socket.create_connection(('{node}', 22), 3); print(c.getsockname()[0])"
+    assert trial.lab("outside", "python3", "-c", code).stdout.strip() == slot().outside
+
+
+def test_addresses_in_use_are_refused(trial: Lab, tmp_path: Path) -> None:
+    """A lab whose network this machine already has a way into is refused in one line, and nothing is left of it."""
+    other = Lab(write_trial(tmp_path, 2).inventory, "clash")
+    done = other.lab("up", other.inventory, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("bin/lab: this machine already has a route into")
+    assert other.lab("status", check=False).stdout == "the lab is down\n"
+    assert leftovers("clash", state_of(other), "nowhere") == {}
 
 
 def test_no_packet_leaves_the_machine(trial: Lab) -> None:
     """A lab address that no node has is unreachable from here, and a node can't reach beyond the lab."""
-    away = subprocess.run(["ip", "route", "get", "10.77.65.200"], capture_output=True, text=True, check=False)
+    away = subprocess.run(["ip", "route", "get", slot().outside], capture_output=True, text=True, check=False)
     assert away.returncode != 0
     assert trial.ssh("n1", "ping -c1 -W1 192.0.2.1", check=False).returncode != 0
 
@@ -246,7 +258,7 @@ def test_a_second_checkout_is_told_who_holds_the_lab(trial: Lab, tmp_path: Path)
         done = subprocess.run(
             [str(ROOT / ".venv/bin/python"), "-m", "lab", *words],
             cwd=tmp_path,
-            env={**os.environ, "KLASTER_LAB_NAME": NAME, "PYTHONPATH": str(tmp_path)},
+            env={**os.environ, "KLASTER_LAB_NAME": slot().name, "PYTHONPATH": str(tmp_path)},
             capture_output=True,
             text=True,
             check=False,
@@ -282,7 +294,7 @@ def test_up_can_be_interrupted_anywhere(unused: Lab, how: signal.Signals) -> Non
         interrupted = subprocess.Popen(
             [str(ROOT / ".venv/bin/python"), "-m", "lab", "up", unused.inventory],
             cwd=ROOT,
-            env={**os.environ, "KLASTER_LAB_NAME": NAME},
+            env={**os.environ, "KLASTER_LAB_NAME": slot().name},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -305,7 +317,7 @@ def test_sixteen_nodes(tmp_path: Path) -> None:
     lab = write_trial(tmp_path, 16)
     try:
         lab.lab("up", lab.inventory, timeout_s=300)
-        assert all(reaches(lab, "head", f"10.77.64.{10 + i}") for i in range(1, 16))
+        assert all(reaches(lab, "head", f"n{i}") for i in range(1, 16))
     finally:
         lab.lab("down")
     assert traces(lab) == {}

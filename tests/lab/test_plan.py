@@ -112,7 +112,7 @@ def test_a_link_bursts_for_about_a_millisecond(mbit: float) -> None:
 
 def test_labs_of_two_names_share_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lab's own tests run beside a person's lab: no namespace, interface or group has the same name."""
-    monkeypatch.setenv("KLASTER_LAB_NAME", "try")
+    monkeypatch.setenv("KLASTER_LAB_NAME", "trya")
     ours, theirs = this_instance(), Instance()
     assert {ours.switch, ours.group, ours.control_interface} & {
         theirs.switch,
