@@ -84,7 +84,7 @@ def ask_all(questions, deadline_s=4.0):
 
 def command(*words, stdin=""):
     """Status and output of a program; FileNotFoundError if it is not there."""
-    found = subprocess.run(words, input=stdin, capture_output=True, text=True, env=environment())
+    found = subprocess.run(words, input=stdin, capture_output=True, text=True, env=environment(), check=False)
     return {"status": found.returncode, "stdout": found.stdout, "stderr": found.stderr[-2000:]}
 
 
@@ -228,7 +228,7 @@ def gpus():
     fields = ("index", "name", "uuid", "memory.total", "pci.bus_id")
     found = command("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
     rows = found["stdout"].splitlines() if found["status"] == 0 else []
-    found["gpus"] = [dict(zip(fields, row.split(", "))) for row in rows]
+    found["gpus"] = [dict(zip(fields, row.split(", "), strict=False)) for row in rows]
     return found
 
 
@@ -256,7 +256,7 @@ def infiniband():
 
 
 def main():
-    """Questions: {"names": […], "peers": {name: address}, "paths": […], "services": […], "accounts": […], "venv": ""}."""
+    """Questions: {"names": […], "peers": {name: address}, "paths": […], "services": […], "accounts": […], "venv"}."""
     asked = json.loads(sys.argv[1])
     began = time.monotonic()
     questions = {

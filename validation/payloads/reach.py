@@ -1,4 +1,4 @@
-"""Plain TCP between nodes, before torch may hang on it: listen on high ports, connect to everybody's, say who answered."""
+"""Plain TCP between nodes, before torch may hang on it: listen on high ports, connect to all, say who answered."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 VOCABULARY, CONTEXT, WIDTH, HEADS, LAYERS = 64, 16, 64, 4, 2
 LOCAL_BATCH = 4
-# Debian's torch multiplies matrices with the reference BLAS, 2 GFLOP/s a core (measured): the blocks are small, and most
-# of the parameters, which are what the network has to carry, lie in a table that costs no multiplication.
+# Debian's torch multiplies matrices with the reference BLAS, 2 GFLOP/s a core (measured): the blocks are small, and
+# most of the parameters, which are what the network carries, lie in a table that costs no multiplication.
 LEARNING_RATE, MOMENTUM = 0.1, 0.9
 WARMUP = 3
 
