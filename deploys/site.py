@@ -1,6 +1,19 @@
 """Bring every machine to the declared state: the ordered list of roles."""
 
-from roles import base, firewall, hardware, monitoring, secrets, slurm, training
+from roles import (
+    accounting,
+    accounts,
+    base,
+    firewall,
+    hardware,
+    homes,
+    identity,
+    monitoring,
+    munge,
+    secrets,
+    slurm,
+    training,
+)
 from roles.facts.site import fast_connection
 from roles.operations.barrier import barrier
 
@@ -13,8 +26,15 @@ secrets.deploy()
 barrier(name="Secrets are there")
 firewall.deploy()
 barrier(name="Firewall is up")
+homes.deploy()
+identity.deploy()
+barrier(name="People are known")
+munge.deploy()
+accounting.deploy()
+barrier(name="Accounting runs")
 slurm.deploy()
 barrier(name="Slurm runs")
+accounts.deploy()
 training.deploy()
 barrier(name="The training environment is there")
 monitoring.deploy()

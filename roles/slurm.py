@@ -1,4 +1,4 @@
-"""Slurm, configless: one slurm.conf on the controller, munge everywhere, and quarantine for what is not certified."""
+"""Slurm, configless: one slurm.conf on the controller, and quarantine for what is not certified."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pyinfra.api.operation import operation
 from pyinfra.context import host
 
 from inventory.hardware import FoundNode, HardwareLock
-from inventory.loading import secrets_path
 from inventory.model import Cluster, Node
+from inventory.shares import allowed_accounts, partitions
 from roles.facts import site
+from roles.facts.confinement import with_cgroups
 from roles.facts.slurm import SlurmNodes, SlurmState
 from roles.operations.barrier import barrier
 from roles.operations.configure import configure, sh
 from roles.operations.packages import packages
-from roles.operations.secret_store import SecretStore
 from roles.operations.settle import Unit
 from roles.operations.template import render
 from roles.operations.tree import Directory, File, Tree
@@ -41,7 +41,7 @@ class SlurmNode:
 def wanted_packages(node: Node) -> tuple[str, ...]:
     controller = ("slurmctld",) if "controller" in node.roles else ()
     compute = ("slurmd",) if "compute" in node.roles else ()
-    return ("munge", "slurm-client", *controller, *compute)
+    return ("slurm-client", *controller, *compute)
 
 
 def slurm_nodes(cluster: Cluster, lock: HardwareLock) -> tuple[SlurmNode, ...]:
@@ -59,21 +59,17 @@ def slurm_nodes(cluster: Cluster, lock: HardwareLock) -> tuple[SlurmNode, ...]:
     )
 
 
-def with_cgroups(nodes: tuple[SlurmNode, ...]) -> bool:
-    """cgroup v2 confinement needs its memory controller on every node: one configuration serves all of them."""
-    return all("memory" in node.found.cgroup_controllers for node in nodes)
-
-
 def controller_plan(cluster: Cluster, lock: HardwareLock) -> Tree:
     """slurm.conf, cgroup.conf and gres.conf on the controller; slurmd fetches them from there."""
     nodes = slurm_nodes(cluster, lock)
     values = {
         "cluster": cluster,
         "nodes": nodes,
-        "cgroups": with_cgroups(nodes),
+        "cgroups": with_cgroups(node.found for node in nodes),
         "cpusets": all("cpuset" in node.found.cgroup_controllers for node in nodes),
         "gpus": any(node.gpus for node in nodes),
         "known": {node.name for node in nodes},
+        "partitions": [(partition, allowed_accounts(cluster, partition)) for partition in partitions(cluster)],
     }
     names = ("slurm.conf", "cgroup.conf", *(("gres.conf",) if values["gpus"] else ()))
     files = tuple(
@@ -103,13 +99,6 @@ def compute_plan(cluster: Cluster, node: Node) -> Tree:
             ),
         ),
         directories=(Directory("/var/lib/slurm/slurmd"), Directory("/var/log/slurm", "755", "slurm", "slurm")),
-    )
-
-
-def munge_plan(key: str) -> Tree:
-    return Tree(
-        files=(File("/etc/munge/munge.key", key, "400", "munge", "munge", triggers=("restart-munge.service",)),),
-        directories=(Directory("/etc/munge", "700", "munge", "munge"),),
     )
 
 
@@ -155,15 +144,10 @@ def registered() -> Generator[StringCommand, None, None]:
     )
 
 
-def _munge_plan_here() -> Tree:
-    return munge_plan(SecretStore(secrets_path(host.data.inventory_file)).munge_key())
-
-
 def deploy() -> None:
     node = site.node()
     controller, compute = "controller" in node.roles, "compute" in node.roles
-    packages(name="Install munge and Slurm", wanted=wanted_packages(node))
-    configure(name="Run munge with the cluster's key", plan=_munge_plan_here, units=(Unit("munge.service"),))
+    packages(name="Install Slurm", wanted=wanted_packages(node))
     if controller:
         configure(
             name="Run slurmctld",
