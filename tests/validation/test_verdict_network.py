@@ -86,6 +86,14 @@ def test_a_slow_fleet_is_the_clusters_fault(count: int) -> None:
     assert Outcome.FAIL not in judgement.nodes.values()
 
 
+def test_nobody_is_named_while_it_may_still_be_everybody() -> None:
+    """Without the last node's fan-ins a slow fleet is undecided: the others must not be drained for it."""
+    records, _ = pairs_stage(4, Faults(everything=0.5), CALM, seed=5)
+    judgement = judge([r for r in records if not (r.kind == "fan_in" and r.target == "n4")])
+    assert judgement.culprits == ()
+    assert set(judgement.nodes.values()) == {Outcome.INCONCLUSIVE}
+
+
 @pytest.mark.parametrize("faults", [Faults.nodes(n2=0.4), Faults(everything=0.4)])
 def test_two_nodes_alone_decide_nothing_about_their_ends(faults: Faults) -> None:
     """With two nodes the slow link between them is named, nobody is drained, and a third node is asked for."""

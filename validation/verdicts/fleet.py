@@ -57,6 +57,7 @@ def _judge_few(locator: Locator) -> None:
     found, readings = locator.found, locator.readings
     locator.judge_units(sorted(locator.first), lambda unit: _unit_fleet(locator, unit))
     if any(said in ("more", "fan-in") for said in found.open_units.values()):
+        found.unclear_cluster, found.named = "fan-in", {}  # until all are known it may still be everybody
         return
     everybody = found.named_nodes() == set(readings.nodes)
     nobody = not found.named and not found.open_units
