@@ -68,7 +68,6 @@ def _is_head(node: Node) -> bool:
 def wanted_units(cluster: Cluster, node: Node) -> list[str]:
     """Units without which this node is not what the inventory says."""
     units = ["chrony.service", "munge.service"]
-    units += ["klaster-firewall.service"] if cluster.firewall.enabled else []
     units += ["slurmd.service"] if "compute" in node.roles else []
     return [*units, "slurmctld.service"] if _is_head(node) else units
 
@@ -76,6 +75,7 @@ def wanted_units(cluster: Cluster, node: Node) -> list[str]:
 def agent_config(cluster: Cluster, node: Node) -> dict[str, object]:
     return {
         "certificate": "/etc/prometheus/klaster.crt",
+        "firewall": cluster.firewall.enabled,
         "gpus": node.gpu_count,
         "interval_s": INTERVAL_S,
         "mounts": [s.path for s in cluster.storage if set(getattr(s, "on", node.roles)) & set(node.roles)],

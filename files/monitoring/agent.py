@@ -26,6 +26,7 @@ HELP = {
     "agent_question_succeeded": "1 if the node could answer this question in time.",
     "agent_seconds": "How long the last round of questions took.",
     "service_active": "1 if a unit that this node must have runs.",
+    "firewall_loaded": "1 if the kernel holds klaster's firewall rules.",
     "mount_present": "1 if a declared folder is mounted.",
     "mount_responds": "1 if a declared folder answers within its deadline.",
     "nfs_operations_total": "Operations on an NFS mount since it was mounted.",
@@ -132,6 +133,14 @@ def parse_mountstats(text: str) -> list[Sample]:
     return samples
 
 
+def firewall(managed: bool) -> list[Sample]:
+    """Where the inventory has a firewall, the kernel must have its rules."""
+    if not managed:
+        return []
+    rules = run("nft", "--json", "list", "tables", "inet")
+    return [("firewall_loaded", {}, float('"name": "klaster"' in rules or '"name":"klaster"' in rules))]
+
+
 def parse_tracking(text: str) -> list[Sample]:
     """`chronyc -c tracking`: one line of comma-separated fields."""
     fields = text.strip().split(",")
@@ -177,6 +186,7 @@ def questions(config: dict[str, Any]) -> dict[str, tuple[float, Callable[[], lis
         "mounts": (0, lambda: mounts(config["mounts"])),
         "nfs": (0, lambda: parse_mountstats(Path("/proc/self/mountstats").read_text())),
         "time": (0, lambda: parse_tracking(run("chronyc", "-c", "tracking"))),
+        "firewall": (0, lambda: firewall(config["firewall"])),
         "gpus": (0, lambda: gpus(config["gpus"])),
         "kernel": (60, kernel),
         "certificate": (3600, lambda: certificate(config["certificate"])),

@@ -132,6 +132,16 @@ ALERTS = (
         "`systemctl status slapd` and `journalctl -u slapd` on the controller.",
         scope="cluster",
     ),
+    Alert(
+        "FirewallOff",
+        "klaster_firewall_loaded == 0",
+        "2m",
+        "critical",
+        "service",
+        f"the firewall of {NODE} is not loaded",
+        "Whoever reaches the node's address reaches all of its services.",
+        "Run `deploys/site.py`; who has flushed nftables on the node?",
+    ),
     # --- certificates and work by night
     Alert(
         "CertificateFailed",
