@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyinfra.context import host
 
 from inventory.loading import secrets_path
-from inventory.model import DEPLOY_HOME, Cluster, Monitoring, Node
+from inventory.model import DEPLOY_ACCOUNT, DEPLOY_HOME, Cluster, Monitoring, Node
 from roles.facts import site
 from roles.operations.configure import configure
 from roles.operations.packages import packages
@@ -106,7 +106,11 @@ def node_plan(cluster: Cluster, node: Node, access: Access) -> Tree:
             File("/etc/klaster/agent.json", config, triggers=agent),
             File(f"/etc/systemd/system/{AGENT}", render("monitoring", "agent.service", {}), triggers=agent),
         ),
-        directories=(Directory("/etc/klaster"), Directory(PROGRAMS), Directory(STAMPS)),
+        directories=(
+            Directory("/etc/klaster"),
+            Directory(PROGRAMS),
+            Directory(STAMPS, "755", DEPLOY_ACCOUNT, DEPLOY_ACCOUNT),
+        ),
     )
 
 

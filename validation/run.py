@@ -17,6 +17,7 @@ from inventory.loading import hardware_lock_path, load_cluster
 from validation.model import Judgement
 from validation.outcome import EXIT_UNDECIDED, Finished, finish, show
 from validation.progress import Progress
+from validation.publish import publish
 from validation.quarantine import apply_actions, plan_actions
 from validation.remote import Remote, RemoteError, connect_all
 from validation.run_folder import RunFolder, RunFolderError
@@ -76,6 +77,8 @@ def _validate(run: Run, started: datetime, stack: ExitStack) -> int:
     finished = finish(run.folder)
     run.folder.point_latest()
     told = [] if run.interrupted else _quarantine(run, finished)
+    if not (run.interrupted or run.options.partial):
+        told += _published(run)
     show(finished, run.folder, as_json=run.options.json, slurm=told)
     return EXIT_INTERRUPTED if run.interrupted else finished.status
 
@@ -150,6 +153,13 @@ def _quarantine(run: Run, finished: Finished) -> list[str]:
     told = apply_actions(actions, controller, finished.certificate, run.lock)
     (run.folder.logs / "slurm.txt").write_text("\n".join(told) + "\n", encoding="utf-8")
     return told
+
+
+def _published(run: Run) -> list[str]:
+    """A whole run's metrics go to the controller; a sentence if they could not."""
+    controller = run.remotes.get(run.cluster.controller.name)
+    trouble = publish(run.folder, controller) if controller else ""
+    return [trouble] if trouble else []
 
 
 def _version() -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import bcrypt
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import NameOID
 
 from inventory.errors import InventoryError
@@ -52,6 +52,12 @@ class SecretStore:
             self._put(f"tls:{name}", both)
         key, _, certificate = both.partition("\0")
         return key, certificate
+
+    def ssh_key(self, name: str) -> tuple[str, str]:
+        """(private key in OpenSSH's form, public key line) for one purpose, e.g. "nightly"."""
+        both = self._get(f"ssh:{name}", lambda: _make_ssh_key(name))
+        private, _, public = both.partition("\0")
+        return private, public
 
     def password(self, name: str) -> str:
         """A random password without characters to quote, for one purpose, e.g. "monitoring"."""
@@ -104,6 +110,16 @@ class SecretStore:
             file.flush()
             os.fsync(file.fileno())
         new.replace(self._path)
+
+
+def _make_ssh_key(name: str) -> str:
+    """A new Ed25519 key pair, separated by a NUL."""
+    key = ed25519.Ed25519PrivateKey.generate()
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    ).decode()
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+    return f"{private}\0{public} klaster-{name}"
 
 
 def _make_ca() -> str:
