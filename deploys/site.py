@@ -9,6 +9,7 @@ from roles import (
     homes,
     identity,
     monitoring,
+    nightly,
     munge,
     secrets,
     slurm,
@@ -38,3 +39,4 @@ accounts.deploy()
 training.deploy()
 barrier(name="The training environment is there")
 monitoring.deploy()
+nightly.deploy()
