@@ -15,12 +15,15 @@ from inventory.model import DEPLOY_ACCOUNT, Cluster, Node
 from validation.checks.node import Clock, Gathered, Probe
 from validation.checks.node_services import ASKED
 from validation.checks.node_system import DISK_PATHS
+from validation.gpu_gather import load_gpus
 from validation.remote import Remote, RemoteError
 from validation.slurm_state import SlurmNode
 
 PROBE = Path(__file__).parent / "payloads" / "probe.py"
 PROBE_TIMEOUT_S = 12.0
 """Each of its questions has 4 s of its own; forking them costs 1–2 s on a slow machine."""
+GPU_PROBE_TIMEOUT_S = 30.0
+"""nvidia-smi has 15 s."""
 CLOCK_READINGS = 3
 SERVICE_ACCOUNTS = ("slurm", "munge", DEPLOY_ACCOUNT)
 
@@ -40,7 +43,11 @@ def gather(
     def one(name: str) -> None:
         try:
             clocks[name] = read_clock(remotes[name])
-            probes[name] = ask(cluster, cluster.node(name), remotes[name])
+            node, locked = cluster.node(name), lock.nodes.get(name)
+            has_gpus = bool(node.gpus or (locked and locked.gpus))
+            probes[name] = ask(cluster, node, remotes[name], has_gpus)
+            if has_gpus:
+                probes[name] = {**probes[name], "gpu_load": load_gpus(cluster, name, remotes, slurm)}
         except RemoteError as error:
             no_probe[name] = str(error)
 
@@ -60,7 +67,7 @@ def gather(
     )
 
 
-def questions(cluster: Cluster, node: Node) -> dict[str, Any]:
+def questions(cluster: Cluster, node: Node, has_gpus: bool = False) -> dict[str, Any]:
     """What the probe is asked on `node`."""
     storage = [storage.path for storage in cluster.storage if set(storage.on) & set(node.roles)]
     return {
@@ -70,13 +77,15 @@ def questions(cluster: Cluster, node: Node) -> dict[str, Any]:
         "services": list(ASKED),
         "accounts": [*SERVICE_ACCOUNTS, *(user.name for user in cluster.users)],
         "venv": cluster.training.venv if cluster.training.source != "debian" else "",
+        "gpus": has_gpus,
     }
 
 
-def ask(cluster: Cluster, node: Node, remote: Remote) -> Probe:
+def ask(cluster: Cluster, node: Node, remote: Remote, has_gpus: bool = False) -> Probe:
     """Run the probe on one node; RemoteError if it gives no document."""
-    command = remote.sudo(f"python3 - {shlex.quote(json.dumps(questions(cluster, node)))}")
-    done = remote.run(command, timeout_s=PROBE_TIMEOUT_S, stdin=PROBE.read_bytes())
+    command = remote.sudo(f"python3 - {shlex.quote(json.dumps(questions(cluster, node, has_gpus)))}")
+    timeout_s = GPU_PROBE_TIMEOUT_S if has_gpus else PROBE_TIMEOUT_S
+    done = remote.run(command, timeout_s=timeout_s, stdin=PROBE.read_bytes())
     try:
         found = json.loads(done.stdout)
     except ValueError:

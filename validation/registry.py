@@ -42,7 +42,17 @@ CHECKS: tuple[Check, ...] = (
     Check("link-speed", "node", "the NIC negotiated the declared speed", "at least", "inventory"),
     Check("decoy-interfaces", "node", "no other interface can be chosen by mistake", "else advice", "field experience"),
     Check("hardware", "node", "processors and memory as locked", "memory within 5 %", "hardware lock"),
-    Check("gpus", "node", "GPUs as declared and locked", "equal, by UUID", "inventory, hardware lock"),
+    Check("gpus", "node", "GPUs as declared and locked", "model, UUID, memory, place", "inventory, hardware lock"),
+    Check("gpu-driver", "node", "module, library and declared set are one version", "equal", "NVIDIA's driver"),
+    Check("gpu-health", "node", "memory errors, worn memory, brakes at rest", "none uncorrectable", "nvidia-smi"),
+    Check("gpu-kernel-log", "node", "Xid messages of the driver since boot", "none of hardware", "kernel log"),
+    Check(
+        "gpu-link", "node", "PCIe generation and lanes under load", "what card and slot can", "nvidia-smi, like cards"
+    ),
+    Check("gpu-compute", "node", "matrix products, right and fast", "≥ 0.9 of it", "median of like cards"),
+    Check("gpu-memory-bandwidth", "node", "copies within a card", "≥ 0.9 of it", "median of like cards"),
+    Check("gpu-copies", "node", "copies between cards arrive as sent", "every byte", "seeded pattern"),
+    Check("gpu-heat", "node", "no brake by heat or power under load, no new Xid", "none", "nvidia-smi, kernel log"),
     Check("disk-space", "node", "/, /tmp, /var have space and inodes", "1 GiB or 5 %; 2 % of inodes", "default"),
     Check("storage-mounts", "node", "declared storage is mounted and answers", "mount and type", "inventory"),
     Check("limits", "node", "limits of a job", "4,096 open files", "slurmd's own limits"),

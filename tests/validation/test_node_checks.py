@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 
-from inventory.hardware import FoundGpu
 from inventory.model import Gpu
-from validation.checks import node_network, node_reach, node_services, node_system
+from validation.checks import gpu, gpu_load, node_network, node_reach, node_services, node_system
 from validation.checks.node import Clock, Finding, Gathered, ProbeError, Subject, odd_one_out, process_limit
 from validation.model import Outcome
 from validation.node_file import load
 from validation.registry import CHECKS
 
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "node"
-MODULES = (node_reach, node_network, node_system, node_services)
+MODULES = (node_reach, node_network, node_system, node_services, gpu, gpu_load)
 
 
 @pytest.fixture
@@ -154,7 +153,13 @@ def test_a_fault_is_found_and_only_there(
 
 @pytest.mark.parametrize(
     ("check", "question"),
-    [("time-daemon", "time"), ("services", "services"), ("munge", "munge"), ("gpus", "gpus"), ("packages", "packages")],
+    [
+        ("time-daemon", "time"),
+        ("services", "services"),
+        ("munge", "munge"),
+        ("gpus", "gpu_smi"),
+        ("packages", "packages"),
+    ],
 )
 def test_a_missing_tool_is_never_a_verdict(healthy: Gathered, check: str, question: str) -> None:
     """A probe that could not ask raises, which becomes ERROR and blames the validator."""
@@ -271,41 +276,6 @@ def test_a_dead_slurmctld_is_the_heads(healthy: Gathered) -> None:
     sick = changed(sick, "n3", "slurm_ping", {"ok": {"status": 1, "stdout": "head is DOWN", "stderr": ""}})
     found = finding(sick, "slurm-controller")
     assert (found.outcome, found.culprit) == (Outcome.FAIL, "slurmctld on head")
-
-
-def gpu_fleet(healthy: Gathered, csv: str) -> Gathered:
-    cards = tuple(
-        FoundGpu(
-            index=index, model="NVIDIA GeForce RTX 3090", uuid=f"GPU-{index}", memory_mib=24576, bus_id=f"0{index}:00.0"
-        )
-        for index in range(2)
-    )
-    lock = healthy.lock.model_copy(
-        update={"nodes": {**healthy.lock.nodes, "n3": healthy.lock.nodes["n3"].model_copy(update={"gpus": cards})}}
-    )
-    gpu = Gpu(model="NVIDIA GeForce RTX 3090", count=2)
-    nodes = tuple(n.model_copy(update={"gpus": (gpu,)}) if n.name == "n3" else n for n in healthy.cluster.nodes)
-    fields = ("index", "name", "uuid", "memory.total", "pci.bus_id")
-    found = [dict(zip(fields, row.split(", "), strict=True)) for row in csv.splitlines()]
-    fleet = dataclasses.replace(healthy, lock=lock, cluster=healthy.cluster.model_copy(update={"nodes": nodes}))
-    return changed(fleet, "n3", "gpus", {"ok": {"status": 0, "stdout": csv, "stderr": "", "gpus": found}})
-
-
-TWO_CARDS = "0, NVIDIA GeForce RTX 3090, GPU-0, 24576, 00:00.0\n1, NVIDIA GeForce RTX 3090, GPU-1, 24576, 01:00.0"
-
-
-def test_a_lost_gpu_is_named_by_its_bus(healthy: Gathered) -> None:
-    """One of two cards missing fails with its bus id; both there passes."""
-    assert finding(gpu_fleet(healthy, TWO_CARDS), "gpus").outcome is Outcome.PASS
-    found = finding(gpu_fleet(healthy, TWO_CARDS.splitlines()[0]), "gpus")
-    assert (found.outcome, found.cause, found.culprit_kind) == (Outcome.FAIL, "gpu-lost", "gpu")
-    assert "01:00.0" in found.culprit
-
-
-def test_a_hanging_driver_is_the_finding(healthy: Gathered) -> None:
-    """nvidia-smi that gives no answer in time fails the node."""
-    fleet = changed(gpu_fleet(healthy, TWO_CARDS), "n3", "gpus", {"error": "no answer in 4 s"})
-    assert finding(fleet, "gpus").cause == "driver-hangs"
 
 
 @pytest.mark.parametrize(

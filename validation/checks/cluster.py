@@ -14,7 +14,7 @@ from validation.model import CollectiveRecord, Level, Stage
 SMALL, MIDDLE = (4 << 10, 20), (1 << 20, 5)
 """Bytes and repetitions: latency, and the size of a gradient bucket."""
 LARGE_BYTES = {"quick": 16 << 20, "standard": 64 << 20, "burn-in": 64 << 20}
-LARGE_REPETITIONS = {"quick": 3, "standard": 5, "burn-in": 20}
+LARGE_REPETITIONS = {"quick": 5, "standard": 5, "burn-in": 20}
 LARGE_S = 2.0
 """On a link slower than declared the large size shrinks so that one all-reduce takes no longer."""
 GROUP_TIMEOUT_S = 30.0

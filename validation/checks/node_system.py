@@ -50,37 +50,6 @@ def hardware(subject: Subject) -> Finding:
     return passed(measured, required, LOCK)
 
 
-def gpus(subject: Subject) -> Finding:
-    """Count and model as declared, each card the locked one by UUID; a driver that does not answer is the finding."""
-    locked = subject.locked.gpus if subject.locked else ()
-    if not subject.node.gpus and not locked:
-        return not_applicable("no GPU declared or locked")
-    required = f"{max(subject.node.gpu_count, len(locked))} GPUs"
-    why = problem(subject.probe, "gpus")
-    if "no answer" in why:
-        return failed(
-            why, required, "inventory", "driver-hangs", "reboot the node; dmesg | grep -i xid", culprit_kind="gpu"
-        )
-    found = answer(subject.probe, "gpus")
-    cards = {card["uuid"]: card for card in found["gpus"]}
-    lost = [f"{gpu.model} at {gpu.bus_id}" for gpu in locked if gpu.uuid not in cards]
-    measured = f"{len(cards)} GPUs" + (f"; missing {', '.join(lost)}" if lost else "")
-    wrong = [card["name"] for card in cards.values() if card["name"] not in {gpu.model for gpu in subject.node.gpus}]
-    if lost or len(cards) < subject.node.gpu_count:
-        evidence = found["stderr"] or found["stdout"]
-        remedy = "reseat the card and its power; dmesg | grep -i xid; nvidia-smi -q"
-        culprit = f"GPU {', '.join(gpu.bus_id for gpu in locked if gpu.uuid not in cards)} of {subject.name}"
-        return failed(
-            measured, required, LOCK, "gpu-lost", remedy, evidence=evidence, culprit_kind="gpu", culprit=culprit
-        )
-    if wrong:
-        remedy = "correct the inventory, or put the declared card in"
-        return failed(", ".join(wrong), required, "inventory", "gpu-model", remedy, culprit_kind="gpu")
-    if not locked:
-        return inconclusive(measured, "run deploys/discover.py to lock the cards", required, LOCK)
-    return passed(measured, required, LOCK)
-
-
 def disk_space(subject: Subject) -> Finding:
     """Free space and inodes of the places that jobs and packages write to."""
     required = f"free: {gib(FREE_BYTES)} (or {FREE_SHARE:.0%} of a small disk) and {FREE_INODES_SHARE:.0%} of inodes"

@@ -12,11 +12,6 @@ def test_hardware(subject: Subject, judge: Judge) -> None:
     judge(node_system.hardware(subject))
 
 
-@pytest.mark.check("gpus")
-def test_gpus(subject: Subject, judge: Judge) -> None:
-    judge(node_system.gpus(subject))
-
-
 @pytest.mark.check("disk-space")
 def test_disk_space(subject: Subject, judge: Judge) -> None:
     judge(node_system.disk_space(subject))

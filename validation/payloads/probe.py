@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 SYSCTLS = ("fs.file-max", "kernel.pid_max", "net.core.rmem_max", "net.core.wmem_max", "vm.overcommit_memory")
 
@@ -28,7 +29,7 @@ SYSCTLS = ("fs.file-max", "kernel.pid_max", "net.core.rmem_max", "net.core.wmem_
 class Question:
     """A function that runs in a forked child, in its own session, until its answer or its deadline."""
 
-    def __init__(self, function, deadline_s):
+    def __init__(self, function: Callable[[], object], deadline_s: float) -> None:
         self.deadline = time.monotonic() + deadline_s
         self.deadline_s = deadline_s
         self.pipe, end = os.pipe()
@@ -52,7 +53,7 @@ class Question:
             os._exit(0)
         os.close(end)
 
-    def answer(self):
+    def answer(self) -> dict:
         """The answer so far: the child's, or that its time is over."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
@@ -65,9 +66,12 @@ class Question:
             return {"error": f"no answer in {self.deadline_s:g} s"}
 
 
-def ask_all(questions, deadline_s=4.0):
-    """Ask all at once; {name: answer}, complete after the longest deadline at the latest."""
-    asked = {name: Question(function, deadline_s) for name, function in questions.items()}
+def ask_all(
+    questions: dict[str, Callable[[], object]], deadline_s: float = 4.0, longer: dict[str, float] | None = None
+) -> dict:
+    """Ask all at once; {name: answer}, complete after the longest deadline; `longer`: {name: its own deadline}."""
+    own = longer or {}
+    asked = {name: Question(function, own.get(name, deadline_s)) for name, function in questions.items()}
     open_pipes = {question.pipe: question for question in asked.values()}
     while open_pipes:
         left = min(question.deadline for question in open_pipes.values()) - time.monotonic()
@@ -82,17 +86,17 @@ def ask_all(questions, deadline_s=4.0):
     return {name: question.answer() for name, question in asked.items()}
 
 
-def command(*words, stdin=""):
+def command(*words: str, stdin: str = "") -> dict:
     """Status and output of a program; FileNotFoundError if it is not there."""
     found = subprocess.run(words, input=stdin, capture_output=True, text=True, env=environment(), check=False)
     return {"status": found.returncode, "stdout": found.stdout, "stderr": found.stderr[-2000:]}
 
 
-def environment():
+def environment() -> dict:
     return {**os.environ, "LC_ALL": "C", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
 
-def text(path):
+def text(path: str) -> str:
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read()
 
@@ -100,7 +104,7 @@ def text(path):
 # --- the questions -----------------------------------------------------------------------------------------------
 
 
-def system():
+def system() -> dict:
     os_release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', text("/etc/os-release"), re.M))
     return {
         "hostname": socket.gethostname(),
@@ -115,14 +119,14 @@ def system():
     }
 
 
-def sysctl(name):
+def sysctl(name: str) -> str:
     try:
         return text("/proc/sys/" + name.replace(".", "/")).strip()
     except OSError as error:
         return f"not there: {error.strerror}"
 
 
-def names(wanted):
+def names(wanted: list) -> dict:
     """Addresses as this node resolves them; the node's own names too."""
     found = {}
     for name in wanted:
@@ -134,7 +138,7 @@ def names(wanted):
     return found
 
 
-def resolver():
+def resolver() -> dict:
     """Ask every name server of resolv.conf one question itself: milliseconds to any answer, or what went wrong."""
     config = text("/etc/resolv.conf")
     servers = re.findall(r"^\s*nameserver\s+(\S+)", config, re.M)
@@ -155,7 +159,7 @@ def resolver():
     return {"config": config, "servers": answers}
 
 
-def sources(peers):
+def sources(peers: dict) -> dict:
     """The address this node would send from to reach each peer: tells which interface the traffic takes."""
     found = {}
     for name, address in peers.items():
@@ -168,7 +172,7 @@ def sources(peers):
     return found
 
 
-def interfaces():
+def interfaces() -> dict:
     found = {}
     for name in sorted(os.listdir("/sys/class/net")):
         base = f"/sys/class/net/{name}/"
@@ -181,7 +185,7 @@ def interfaces():
     return found
 
 
-def filesystem(path):
+def filesystem(path: str) -> dict:
     stat = os.statvfs(path)
     return {
         "total_bytes": stat.f_blocks * stat.f_frsize,
@@ -192,14 +196,14 @@ def filesystem(path):
     }
 
 
-def limits():
+def limits() -> dict:
     """Limits of this session, and slurmd's own, which a job inherits; both as /proc/PID/limits has them."""
     pid = command("systemctl", "show", "-p", "MainPID", "--value", "slurmd.service")["stdout"].strip()
     slurmd = text(f"/proc/{pid}/limits") if pid.isdigit() and pid != "0" else ""
     return {"session": text("/proc/self/limits"), "slurmd": slurmd}
 
 
-def versions(venv):
+def versions(venv: str) -> dict:
     """Versions from package metadata: importing torch would cost seconds and some 300 MiB."""
     from importlib import metadata  # not part of the smallest Pythons
 
@@ -216,7 +220,7 @@ def versions(venv):
     return {"python": python, "torch": found.get("torch", ""), "numpy": found.get("numpy", "")}
 
 
-def disks():
+def disks() -> dict:
     found = {}
     for name in sorted(os.listdir("/sys/block")):
         if not re.match(r"(loop|ram|zram|sr|fd|dm-|nbd|md)", name):
@@ -224,15 +228,51 @@ def disks():
     return found
 
 
-def gpus():
-    fields = ("index", "name", "uuid", "memory.total", "pci.bus_id")
-    found = command("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
-    rows = found["stdout"].splitlines() if found["status"] == 0 else []
-    found["gpus"] = [dict(zip(fields, row.split(", "), strict=False)) for row in rows]
-    return found
+SIMULATED = "/etc/klaster-lab/gpu/"
+"""In a rehearsal's node: recorded hardware; the real files of this machine are not a card's then."""
 
 
-def accounts(wanted):
+def simulated(name: str) -> str | None:
+    """A file of the simulation, or None where nothing is simulated."""
+    return text(SIMULATED + name) if os.path.isdir(SIMULATED) else None
+
+
+def gpu_kernel() -> str:
+    """What NVIDIA's driver has written into the kernel log."""
+    recorded = simulated("kernel.log")
+    if recorded is None:
+        found = command("dmesg")
+        if found["status"] != 0:
+            raise RuntimeError(found["stderr"].strip())
+        recorded = found["stdout"]
+    return "\n".join(line for line in recorded.splitlines() if "NVRM:" in line)
+
+
+def gpu_driver() -> dict:
+    """Versions of the loaded kernel module and of the installed library; an empty text where there is none."""
+    recorded = simulated("driver.json")
+    if recorded is not None:
+        return json.loads(recorded)
+    module = text("/sys/module/nvidia/version").strip() if os.path.exists("/sys/module/nvidia/version") else ""
+    library = re.search(r"libnvidia-ml\.so\.1 .*=> (\S+)", command("ldconfig", "-p")["stdout"])
+    version = re.search(r"\.so\.(\d+\.[\d.]+)$", os.path.realpath(library.group(1))) if library else None
+    return {"module": module, "library": version.group(1) if version else ""}
+
+
+def gpu_questions() -> dict[str, Callable[[], object]]:
+    return {
+        "gpu_smi": lambda: command("nvidia-smi", "-q", "-x"),
+        "gpu_kernel": gpu_kernel,
+        "gpu_driver": gpu_driver,
+        "gpu_simulation": lambda: simulated("name") or "",
+    }
+
+
+GPU_DEADLINE_S = 15.0
+"""Without the persistence daemon each card takes seconds to wake."""
+
+
+def accounts(wanted: list) -> dict:
     """uid and gid of the accounts that must be the same everywhere; None where there is no such account."""
     found = {}
     for name in wanted:
@@ -244,18 +284,18 @@ def accounts(wanted):
     return found
 
 
-def munge():
+def munge() -> dict:
     """A credential for the other nodes to decode, and this node's own round trip."""
     credential = command("munge", "-n")
     credential["decoded"] = command("unmunge", stdin=credential["stdout"]) if credential["status"] == 0 else None
     return credential
 
 
-def infiniband():
+def infiniband() -> list:
     return sorted(os.listdir("/sys/class/infiniband")) if os.path.isdir("/sys/class/infiniband") else []
 
 
-def main():
+def main() -> None:
     """Questions: {"names": […], "peers": {name: address}, "paths": […], "services": […], "accounts": […], "venv"}."""
     asked = json.loads(sys.argv[1])
     began = time.monotonic()
@@ -280,14 +320,14 @@ def main():
         "munge": munge,
         "packages": lambda: command("dpkg", "--audit"),
         "disks": disks,
-        "gpus": gpus,
         "cgroup": lambda: text("/sys/fs/cgroup/cgroup.controllers").split(),
         "infiniband": infiniband,
         "accounts": lambda: accounts(asked["accounts"]),
     }
     for path in asked["paths"]:
         questions[f"filesystem:{path}"] = lambda path=path: filesystem(path)
-    answers = ask_all(questions)
+    gpus = gpu_questions() if asked.get("gpus") else {}
+    answers = ask_all({**questions, **gpus}, longer=dict.fromkeys(gpus, GPU_DEADLINE_S))
     answers["probe"] = {"ok": {"format": 1, "seconds": round(time.monotonic() - began, 2)}}
     json.dump(answers, sys.stdout, sort_keys=True)
     sys.stdout.flush()

@@ -1,0 +1,165 @@
+"""Verdicts on simulated nodes of eight cards, each with one thing wrong: outcome, cause and culprit."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inventory.hardware import FoundGpu
+from inventory.model import Gpu
+from tests import nvidia
+from validation.checks import gpu, gpu_load
+from validation.checks.node import Finding, Gathered, ProbeError
+from validation.model import Outcome
+from validation.node_file import load
+
+HEALTHY = Path(__file__).parents[1] / "recordings" / "node" / "healthy.json"
+NODES = nvidia.FOLDER / "nodes"
+CHECKS = {
+    "gpus": gpu.gpus,
+    "gpu-driver": gpu.gpu_driver,
+    "gpu-health": gpu.gpu_health,
+    "gpu-kernel-log": gpu.gpu_kernel_log,
+    "gpu-link": gpu_load.gpu_link,
+    "gpu-compute": gpu_load.gpu_compute,
+    "gpu-memory-bandwidth": gpu_load.gpu_memory_bandwidth,
+    "gpu-copies": gpu_load.gpu_copies,
+    "gpu-heat": gpu_load.gpu_heat,
+}
+VICTIM = f"GPU 0000:{0x1B + nvidia.LOST:02x}:00.0 of n3"
+LOST, HANGS, MISMATCH = "gpu-lost", "driver-hangs", "driver-mismatch"
+
+
+def answers(name: str) -> dict[str, Any]:
+    """What the probe would say on the node of a recording."""
+    found = {file.name: file.read_text(encoding="utf-8") for file in (NODES / name).iterdir()}
+    mode, smi = found["mode"].strip(), {"status": 0, "stdout": found["smi.xml"], "stderr": ""}
+    if mode == "mismatch":
+        text = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.163"
+        smi = {"status": 18, "stdout": text, "stderr": ""}
+    return {
+        "gpu_smi": {"error": "no answer in 15 s"} if mode == "hangs" else {"ok": smi},
+        "gpu_kernel": {"ok": found["kernel.log"]},
+        "gpu_driver": {"ok": json.loads(found["driver.json"])},
+        "gpu_load": {"ok": json.loads(found["load.json"])},
+    }
+
+
+def fleet(name: str, **gpu_fields: Any) -> Gathered:
+    """The recorded lab, whose n3 has the cards of a recording, locked as the healthy node has them."""
+    healthy = load(HEALTHY)
+    cards = tuple(
+        FoundGpu(index=i, model=nvidia.MODEL, uuid=nvidia.uuid(i), memory_mib=nvidia.MEMORY_MIB, bus_id=nvidia.bus(i))
+        for i in range(8)
+    )
+    locked = {**healthy.lock.nodes, "n3": healthy.lock.nodes["n3"].model_copy(update={"gpus": cards})}
+    declared = (Gpu(model=nvidia.MODEL, count=8, **gpu_fields),)
+    nodes = tuple(n.model_copy(update={"gpus": declared}) if n.name == "n3" else n for n in healthy.cluster.nodes)
+    return dataclasses.replace(
+        healthy,
+        lock=healthy.lock.model_copy(update={"nodes": locked}),
+        cluster=healthy.cluster.model_copy(update={"nodes": nodes}),
+        probes={**healthy.probes, "n3": {**healthy.probes["n3"], **answers(name)}},
+    )
+
+
+def verdicts(gathered: Gathered) -> dict[str, Finding]:
+    return {name: check(gathered.subject("n3")) for name, check in CHECKS.items()}
+
+
+@pytest.mark.parametrize("name", list(nvidia.CHANGES))
+def test_recordings_are_fresh(name: str) -> None:
+    """The files are what `python -m tests.nvidia` writes."""
+    assert {f.name: f.read_text(encoding="utf-8") for f in (NODES / name).iterdir()} == nvidia.files(name)
+
+
+def test_eight_healthy_cards_pass() -> None:
+    """Every check passes, generation 1 at rest included, and says what it measured."""
+    found = verdicts(fleet("eight"))
+    assert {name: one.outcome for name, one in found.items()} == dict.fromkeys(CHECKS, Outcome.PASS)
+    assert all(one.measured and one.origin for one in found.values())
+
+
+def test_nodes_without_cards_are_not_asked() -> None:
+    """Where no card is declared or locked, no check applies."""
+    gathered = fleet("eight")
+    assert {check(gathered.subject("n1")).outcome for check in CHECKS.values()} == {Outcome.NOT_APPLICABLE}
+
+
+FAULTS = [
+    # recording → the checks that fail, their cause, the culprit
+    ("seven-of-eight", {"gpus"}, LOST, VICTIM),
+    ("xid-79", {"gpu-kernel-log"}, LOST, VICTIM),
+    ("ecc-uncorrectable", {"gpu-health"}, "gpu-ecc", VICTIM),
+    ("gen1-under-load", {"gpu-link"}, "gpu-link", VICTIM),
+    ("driver-mismatch", set(CHECKS) - {"gpu-kernel-log"}, MISMATCH, ""),
+    ("hangs", set(CHECKS) - {"gpu-kernel-log"}, HANGS, ""),
+    ("slow-card", {"gpu-compute"}, "gpu-slow", VICTIM),
+    ("wrong-results", {"gpu-compute"}, "gpu-wrong-results", VICTIM),
+    ("broken-p2p", {"gpu-copies"}, "p2p", "peer copies on n3"),
+    ("hot", {"gpu-heat"}, "gpu-heat", VICTIM),
+]
+
+
+@pytest.mark.parametrize(("name", "failing", "cause", "culprit"), FAULTS, ids=[fault[0] for fault in FAULTS])
+def test_each_fault_has_its_verdict_and_culprit(name: str, failing: set[str], cause: str, culprit: str) -> None:
+    """One fault fails its checks with one cause and one culprit; every other check still passes."""
+    found = verdicts(fleet(name))
+    assert {check for check, one in found.items() if one.outcome is Outcome.FAIL} == failing
+    assert {(found[check].cause, found[check].culprit) for check in failing} == {(cause, culprit)}
+    assert all(found[check].remedy and found[check].required for check in failing)
+    assert {found[check].outcome for check in set(CHECKS) - failing} <= {Outcome.PASS}
+
+
+@pytest.mark.parametrize(
+    ("name", "check", "named"),
+    [("unknown-value", "gpu-health", "remapped_row_pending: ERR!"), ("unknown-card", "gpus", "Graphics Device")],
+)
+def test_the_unknown_is_inconclusive_with_its_name(name: str, check: str, named: str) -> None:
+    """A value or card that nobody knows is neither a pass nor a crash."""
+    gathered = fleet(name)
+    if name == "unknown-card":  # declared and locked under the name that it has
+        nodes = tuple(
+            n.model_copy(update={"gpus": (Gpu(model="Graphics Device", count=8),)}) if n.gpus else n
+            for n in gathered.cluster.nodes
+        )
+        gathered = dataclasses.replace(gathered, cluster=gathered.cluster.model_copy(update={"nodes": nodes}))
+    found = CHECKS[check](gathered.subject("n3"))
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert named in found.measured
+
+
+def test_a_programs_fault_is_advice() -> None:
+    """Xid 31 is a program's mistake: the node passes, and the message is shown."""
+    found = verdicts(fleet("program-fault"))["gpu-kernel-log"]
+    assert found.outcome is Outcome.PASS
+    assert "Xid 31" in found.advice
+
+
+def test_peer_copies_that_are_turned_off_may_be_broken() -> None:
+    """With no_p2p_because the same recording passes, and the advice says the reason."""
+    found = verdicts(fleet("broken-p2p", no_p2p_because="they hang"))["gpu-copies"]
+    assert found.outcome is Outcome.PASS
+    assert "they hang" in found.advice
+
+
+def test_a_missing_card_of_an_old_kernel_message_is_its_evidence() -> None:
+    """The lost card's finding shows what the kernel said of it."""
+    gathered = fleet("seven-of-eight")
+    kernel = {"ok": (NODES / "xid-79" / "kernel.log").read_text(encoding="utf-8")}
+    probes = {**gathered.probes, "n3": {**gathered.probes["n3"], "gpu_kernel": kernel}}
+    found = gpu.gpus(dataclasses.replace(gathered, probes=probes).subject("n3"))
+    assert "Xid 79" in found.evidence
+
+
+def test_a_load_that_could_not_run_blames_nobody() -> None:
+    """Without torch on the node the checks under load are the validator's error, not a verdict."""
+    gathered = fleet("eight")
+    broken = {"error": "exit status 1: No module named 'torch'"}
+    probes = {**gathered.probes, "n3": {**gathered.probes["n3"], "gpu_load": broken}}
+    with pytest.raises(ProbeError, match="torch"):
+        gpu_load.gpu_compute(dataclasses.replace(gathered, probes=probes).subject("n3"))

@@ -1,0 +1,56 @@
+"""Load a node's GPUs for the node stage: over ssh where nobody computes, as a job where the node is in service."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from inventory.model import Cluster
+from validation.remote import Remote, RemoteError, RemoteTimeout
+from validation.slurm_state import SlurmNode
+
+LOAD = Path(__file__).parent / "payloads" / "gpu_load.py"
+LOAD_TIMEOUT_S = 300.0
+"""Some 25 s a card, and 20 s for each direction of a pair that hangs."""
+SIMULATED = "/etc/klaster-lab/gpu/load.json"
+"""A rehearsal's node has a recording instead of a card (lab/simulated_gpu.py)."""
+
+
+def load_gpus(
+    cluster: Cluster, name: str, remotes: Mapping[str, Remote], slurm: Mapping[str, SlurmNode] | None
+) -> dict[str, Any]:
+    """What payloads/gpu_load.py measured, in the form of a probe's answer: {"ok": …} or {"error": …}."""
+    remote = remotes[name]
+    script = load_script(cluster)
+    state = slurm.get(name) if slurm else None
+    controller = remotes.get(cluster.controller.name)
+    if state is not None and not state.drained and controller is not None:
+        # A job may start on it at any moment: be a job, so that the two never meet.
+        remote = controller
+        script = f"srun -N1 -w {shlex.quote(name)} --exclusive --gres=gpu:{cluster.node(name).gpu_count} sh -c " + (
+            shlex.quote(script)
+        )
+    try:
+        done = remote.run(remote.sudo(script), timeout_s=LOAD_TIMEOUT_S, stdin=LOAD.read_bytes())
+    except RemoteTimeout:
+        return {"error": f"no answer in {LOAD_TIMEOUT_S:g} s"}
+    except RemoteError as error:
+        return {"error": str(error)}
+    try:
+        return {"ok": json.loads(done.stdout)}
+    except ValueError:
+        lines = done.stderr.strip().splitlines()
+        return {"error": f"exit status {done.status}: {lines[-1] if lines else 'no message'}"}
+
+
+def load_script(cluster: Cluster) -> str:
+    """The shell command that takes the payload on its standard input; a simulation prints what was recorded."""
+    python = shlex.quote(f"{cluster.training.venv}/bin/python")
+    return (
+        f"if [ -e {SIMULATED} ]; then cat >/dev/null; cat {SIMULATED}; exit; fi; "
+        "f=$(mktemp -d /tmp/klaster-gpu.XXXXXX); trap 'rm -rf $f' EXIT; cat > $f/gpu_load.py; "
+        f"p={python}; [ -x $p ] || p=python3; $p $f/gpu_load.py"
+    )
