@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from inventory.errors import InventoryError
 
+SIMULATED = "SIMULATED-GPU-"
+"""Begin of the UUID of a card that the rehearsal lab plays from a recording; a real one begins with GPU-."""
+
 
 class _Found(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -67,6 +70,11 @@ class FoundNode(_Found):
 
 class HardwareLock(_Found):
     nodes: dict[str, FoundNode] = {}
+
+    @property
+    def simulated(self) -> bool:
+        """True if any card is a recording: what is found out about such a cluster is a simulation."""
+        return any(gpu.uuid.startswith(SIMULATED) for node in self.nodes.values() for gpu in node.gpus)
 
     @classmethod
     def load(cls, path: Path) -> HardwareLock:

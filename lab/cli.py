@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from lab import holder, lifecycle, network
+from lab import holder, lifecycle, network, simulated_gpu
 from lab.apt import MIRROR_VARIABLE
 from lab.errors import LabError
 from lab.node import is_running, stop_node
@@ -44,6 +44,9 @@ def build_parser() -> argparse.ArgumentParser:
     cut = verbs.add_parser("cut", help="let nothing pass between two nodes")
     cut.add_argument("a")
     cut.add_argument("b")
+    gpu = verbs.add_parser("gpu", help="give a node simulated NVIDIA cards, played from a recording")
+    gpu.add_argument("node")
+    gpu.add_argument("recording", help="a name, a folder, or none to take the cards out")
     verbs.add_parser("heal", help="undo every shape and cut")
     outside = verbs.add_parser("outside", help="run a command at an address outside the cluster's networks")
     outside.add_argument("command", nargs=argparse.REMAINDER)
@@ -159,6 +162,13 @@ def _cut(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _gpu(arguments: argparse.Namespace) -> int:
+    with holder.locked():
+        plan = _plan()
+        simulated_gpu.put_in(plan, plan.node(arguments.node), arguments.recording)
+    return 0
+
+
 def _heal(arguments: argparse.Namespace) -> int:
     with holder.locked():
         network.heal(_plan())
@@ -181,6 +191,7 @@ VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "kill": _kill,
     "shape": _shape,
     "cut": _cut,
+    "gpu": _gpu,
     "heal": _heal,
     "outside": _outside,
 }

@@ -226,7 +226,7 @@ def run_record(run: Run, started_at: str, version: str) -> RunRecord:
         started_at=started_at,
         inventory=run.cluster.model_dump(mode="json"),
         lock=run.lock.model_dump(mode="json") if run.lock.nodes else None,
-        substrate=run.cluster.substrate,
+        substrate="simulation" if run.lock.simulated else run.cluster.substrate,
     )
 
 
