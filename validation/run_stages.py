@@ -7,11 +7,12 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from statistics import median
 from typing import TYPE_CHECKING, Literal
 
 from inventory.hardware import HardwareLock
 from inventory.model import Cluster, Node
-from validation.model import Judgement, Outcome, ReachRecord, Record, RunRecord, Stage, StageRecord
+from validation.model import CellRecord, Judgement, Outcome, ReachRecord, Record, RunRecord, Stage, StageRecord
 from validation.progress import Progress
 from validation.remote import Remote
 from validation.run_folder import RunFolder
@@ -192,6 +193,13 @@ def leave_out(run: Run, fleet: Fleet) -> None:
     if unfit & {node.name for node in fleet.nodes}:
         run.progress.step("run", f"going on without {', '.join(sorted(unfit))}")
         fleet.nodes = tuple(node for node in fleet.nodes if node.name not in unfit)
+        fleet.slowest_gbps = slowest_gbps(run.records, {node.name for node in fleet.nodes})
+
+
+def slowest_gbps(records: Sequence[Record], names: set[str]) -> float | None:
+    """The slowest measured direction among these nodes, by which large collectives are sized, Gb/s."""
+    cells = (record for record in records if isinstance(record, CellRecord) and {record.src, record.dst} <= names)
+    return min((median(cell.repetitions_gbps) for cell in cells if cell.repetitions_gbps), default=None)
 
 
 def unfit_for_world(judgement: Judgement) -> set[str]:

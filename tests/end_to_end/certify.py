@@ -92,15 +92,13 @@ def children_peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
 
 
-def left_behind(lab: Lab) -> dict[str, str]:
-    """Node → processes and files of a run that are still there; empty if there are none."""
-    look = (
-        "ps -eo args | grep -E '[w]orker[.]py|[k]laster-certify|[s]run|[v]alidate[.]lock|[p]robe[.]py'; "
-        "find /run/klaster /tmp -mindepth 1 -maxdepth 1 -name '*klaster*' -o -path '/run/klaster/*' "
-        "! -name validate.lock 2>/dev/null"
-    )
-    found = {node.name: lab.ssh(node.name, look, check=False).stdout.strip() for node in lab.cluster.nodes}
-    return {name: text for name, text in found.items() if text}
+def left_behind(lab: Lab, found: Certified) -> dict[str, str]:
+    """Node → processes and files of that run that are still there; empty if there are none."""
+    run_id = found.certificate["run_id"]
+    pattern = f"[{run_id[0]}]{run_id[1:]}"  # which does not match the command line that holds it
+    look = f"ps -eo args | grep -E '{pattern}'; find /run/klaster /tmp -mindepth 1 -maxdepth 1 -name '*{run_id}*'"
+    there = {node.name: lab.ssh(node.name, look, check=False).stdout.strip() for node in lab.cluster.nodes}
+    return {name: text for name, text in there.items() if text}
 
 
 def slurm_state(lab: Lab, node: str) -> str:

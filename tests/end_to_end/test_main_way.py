@@ -69,7 +69,7 @@ def test_jobs_run_on_the_certified_cluster(deployed: Lab, first: Certified) -> N
 
 def test_nothing_stays_on_the_nodes(deployed: Lab, first: Certified) -> None:
     """After a run no process and no file of it is left on any node, and the validator stayed small."""
-    assert left_behind(deployed) == {}
+    assert left_behind(deployed, first) == {}
     assert children_peak_mib() < 300
 
 
@@ -125,18 +125,20 @@ def test_a_stopped_rank_is_named(healed: Lab, first: Certified, out: Path) -> No
     assert found.status == 1, found.said
     assert [(kind, subject) for kind, subject, _ in found.culprits] == [("node", "n3")], found.said
     assert found.culprits[0][2] == "hang"
-    assert left_behind(healed) == {}
+    assert left_behind(healed, found) == {}
     assert slurm_state(healed, "n3").startswith("drained|klaster:rank:hang")
 
 
 def test_a_healed_node_returns_and_a_strangers_drain_stays(healed: Lab, first: Certified, out: Path) -> None:
     """A pass takes n3 back into service; n2, drained by somebody else, passes too and stays drained."""
     healed.ssh("head", 'scontrol update NodeName=n2 State=DRAIN Reason="fan is loud, alice"')
-    found = validate(healed, out)
-    assert found.status == 0, found.said
-    assert slurm_state(healed, "n3").startswith("idle")
-    assert slurm_state(healed, "n2") == "drained|fan is loud, alice"
-    healed.ssh("head", "scontrol update NodeName=n2 State=RESUME")
+    try:
+        found = validate(healed, out)
+        assert found.status == 0, found.said
+        assert slurm_state(healed, "n3").startswith("idle")
+        assert slurm_state(healed, "n2") == "drained|fan is loud, alice"
+    finally:
+        healed.ssh("head", "scontrol update NodeName=n2 State=RESUME")
 
 
 def test_a_cut_link_is_named_and_drains_nobody(healed: Lab, first: Certified, out: Path) -> None:
@@ -176,7 +178,7 @@ def test_one_run_at_a_time_and_an_interrupted_one_leaves_nothing(healed: Lab, fi
     assert found.status == 130
     assert found.certificate["verdict"] == "INCONCLUSIVE"
     assert (found.folder / "results.jsonl").read_text("utf-8").count('"kind":"cell"') > 0
-    assert left_behind(healed) == {}
+    assert left_behind(healed, found) == {}
     assert validate(healed, out, "--only", "node").status == 2  # not refused: a partial run never certifies
 
 
