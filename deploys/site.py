@@ -4,13 +4,16 @@ from roles import (
     accounting,
     accounts,
     base,
+    containers,
     firewall,
+    gpu,
     hardware,
     homes,
     identity,
     monitoring,
     munge,
     nightly,
+    registry,
     secrets,
     slurm,
     training,
@@ -27,6 +30,9 @@ secrets.deploy()
 barrier(name="Secrets are there")
 firewall.deploy()
 barrier(name="Firewall is up")
+gpu.deploy()
+hardware.deploy_cards()
+barrier(name="GPUs and networks are ready")
 homes.deploy()
 identity.deploy()
 barrier(name="People are known")
@@ -36,6 +42,8 @@ barrier(name="Accounting runs")
 slurm.deploy()
 barrier(name="Slurm runs")
 accounts.deploy()
+registry.deploy()
+containers.deploy()
 training.deploy()
 barrier(name="The training environment is there")
 monitoring.deploy()

@@ -82,6 +82,34 @@ def lock_hardware(again: bool = False, accept: str = "") -> Generator[PyinfraCom
         yield StringCommand(f"echo {shlex.quote(sentence)} >&2; exit 1")
 
 
+def _remember_cards(name: str, found: FoundNode) -> None:
+    path = hardware_lock_path(host.data.inventory_file)
+    lock = HardwareLock.load(path)
+    known = lock.nodes[name].model_copy(update={"gpus": found.gpus})
+    HardwareLock(nodes={**lock.nodes, name: known}).save(path)
+    host.log(f"locked: {', '.join(gpu.model for gpu in found.gpus)}")
+
+
+@operation()
+def lock_cards() -> Generator[PyinfraCommand, None, None]:
+    """Lock the GPUs of a node that had no driver when its hardware was locked; later changes are refused as all are."""
+    known = site.lock().nodes.get(host.name)
+    if known is None or known.gpus:
+        host.noop("GPUs are locked")
+        return
+    found = host.get_fact(Hardware)
+    if found is None or not found.gpus:
+        host.noop("no GPU answers yet")
+        return
+    yield FunctionCommand(_remember_cards, (host.name, found), {})
+
+
+def deploy_cards() -> None:
+    """After the driver: without it a card has no name and no UUID."""
+    if site.cluster().gpu_stack is not None and site.node().gpus:
+        lock_cards(name="Lock the node's GPUs")
+
+
 def deploy(again: bool = False) -> None:
     lock_hardware(
         name="Lock the node's hardware",
