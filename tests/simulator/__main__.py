@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from statistics import mean
 
-from tests.simulator.campaign import campaign
+from tests.simulator.campaign import HEAVY, USUAL, campaign
 
 
 def main() -> None:
@@ -13,13 +13,21 @@ def main() -> None:
     parser.add_argument("--sizes", default="3,4,8,16", help="fleet sizes, e.g. 3,4,8,16,64 (64 takes minutes)")
     parser.add_argument("--runs", type=int, default=200, help="healthy runs a size; a fifth of it for each fault")
     parser.add_argument("--family", choices=("lognormal", "dips"), default="lognormal", help="how readings scatter")
+    parser.add_argument("--noise", choices=("usual", "heavy"), default="usual", help="how much of the time is noisy")
     parser.add_argument("--level", choices=("quick", "standard"), default="standard")
     parser.add_argument("--kinds", action="store_true", help="also the counts for each kind of fault")
     args = parser.parse_args()
     print("| N | rounds, healthy | false alarms | healthy and PASS | precision | recall |")
     print("| --- | --- | --- | --- | --- | --- |")
     for count in (int(text) for text in args.sizes.split(",")):
-        score = campaign(count, args.runs, max(1, args.runs // 5), family=args.family, level=args.level)
+        score = campaign(
+            count,
+            args.runs,
+            max(1, args.runs // 5) if count > 2 else 0,
+            family=args.family,
+            level=args.level,
+            heaviness=USUAL if args.noise == "usual" else HEAVY,
+        )
         rounds = mean(score.rounds_healthy)
         alarms = f"{score.false_alarms} of {score.healthy}"
         passed = f"{score.healthy_passed / score.healthy:.3f}"

@@ -45,12 +45,18 @@ class Case:
     guilty: frozenset[str]
 
 
-def noise(rng: random.Random, family: str = "lognormal") -> Noise:
+HEAVY = 1.0
+"""Episodes take up to a third of a node's time."""
+USUAL = 0.4
+"""Episodes take up to a seventh of a node's time."""
+
+
+def noise(rng: random.Random, family: str = "lognormal", heaviness: float = HEAVY) -> Noise:
     return Noise(
         family="lognormal" if family == "lognormal" else "dips",
         sigma=rng.uniform(0.03, 0.10),
-        host_starts=rng.uniform(0.0, 0.06),
-        node_starts=rng.uniform(0.0, 0.04),
+        host_starts=heaviness * rng.uniform(0.0, 0.06),
+        node_starts=heaviness * rng.uniform(0.0, 0.04),
         level=rng.choice((0.94, 1.0)),
     )
 
@@ -83,19 +89,26 @@ def case(kind: str, count: int, rng: random.Random) -> Case:
 
 
 def campaign(
-    count: int, healthy: int, faulty: int, *, family: str = "lognormal", level: Level = "standard", seed: int = 0
+    count: int,
+    healthy: int,
+    faulty: int,
+    *,
+    family: str = "lognormal",
+    level: Level = "standard",
+    seed: int = 0,
+    heaviness: float = HEAVY,
 ) -> Score:
     """`faulty` runs of each kind of fault and `healthy` runs without any."""
     score = Score()
     for number in range(healthy):
         rng = random.Random(f"healthy-{count}-{family}-{seed}-{number}")  # noqa: S311 - noise, not a secret
         _, judgement = pairs_stage(
-            count, Faults(), noise(rng, family), number, level=level, on_round=score.rounds_healthy.append
+            count, Faults(), noise(rng, family, heaviness), number, level=level, on_round=score.rounds_healthy.append
         )
         score.healthy += 1
         score.false_alarms += bool(judgement.culprits)
         score.healthy_passed += set(judgement.nodes.values()) == {Outcome.PASS}
-    for number, (one, quiet) in enumerate(cases(count, faulty, family, seed)):
+    for number, (one, quiet) in enumerate(cases(count, faulty, family, seed, heaviness)):
         _, judgement = pairs_stage(count, one.faults, quiet, number, level=level)
         named = {culprit.subject for culprit in judgement.culprits}
         counts = score.by_kind.setdefault(one.kind, [0, 0, 0])
@@ -107,8 +120,8 @@ def campaign(
     return score
 
 
-def cases(count: int, faulty: int, family: str, seed: int) -> Iterator[tuple[Case, Noise]]:
+def cases(count: int, faulty: int, family: str, seed: int, heaviness: float = HEAVY) -> Iterator[tuple[Case, Noise]]:
     for kind in KINDS:
         for number in range(faulty):
             rng = random.Random(f"{kind}-{count}-{family}-{seed}-{number}")  # noqa: S311 - noise, not a secret
-            yield case(kind, count, rng), noise(rng, family)
+            yield case(kind, count, rng), noise(rng, family, heaviness)

@@ -11,7 +11,7 @@ from validation.verdict import judge
 from validation.verdicts.bandwidth import judge_bandwidth
 from validation.verdicts.evidence import Evidence
 from validation.verdicts.findings import Findings
-from validation.verdicts.retests import decide, decide_one_of_many
+from validation.verdicts.retests import decide, decide_link
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ def test_three_low_name_and_two_good_clear(shares: list[float], voids: int, said
         ([0.7, 0.9, 0.9], "good"),
     ],
 )
-def test_a_link_among_many_needs_low_retests_that_are_alike(shares: list[float], said: str) -> None:
+def test_a_link_needs_low_retests_that_are_alike(shares: list[float], said: str) -> None:
     """A lasting fault reads the same each time; noise that happens to be low does not."""
-    assert decide_one_of_many(shares, 0) == said
+    assert decide_link(shares, 0) == said
 
 
 def fan_in(single: float, total: float, number: int) -> FanInRecord:

@@ -14,8 +14,10 @@ from validation.verdicts.readings import Readings
 from validation.verdicts.suspects import Unit, pair_of, partners_of
 
 Ruling = Literal["node", "links", "open", "undecidable"]
-NOISE_MARGIN = 0.8
-"""A single flow below this share of its pair's level was disturbed: the measurement says nothing."""
+CALM = 0.8
+"""A single flow from this share of its pair's level on was not disturbed."""
+ALIKE = 1.2
+"""A disturbed measurement still tells of the node if both flows brought at most this much more than the one before."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +53,13 @@ def vote(record: FanInRecord, unit: Unit, evidence: Evidence, readings: Readings
     flows = [_flow_gbps(unit, partner, evidence, readings, scale) for partner in record.partners]
     if record.error or declared is None or any(flow is None for flow in flows):
         return ""
-    if record.total_gbps * scale >= limits.CLEAR * declared:
-        return "links"
     first, both = flows[0] or 0.0, sum(flow or 0.0 for flow in flows)
-    if record.single_gbps < NOISE_MARGIN * first:
-        return ""
     due = min(declared / scale, both)
-    if due and record.total_gbps < limits.LOW * due:
-        return "node"
-    return "links" if record.total_gbps >= limits.CLEAR * due else ""
+    if record.total_gbps >= limits.CLEAR * due:
+        return "links"
+    calm = record.single_gbps >= CALM * first
+    alike = record.total_gbps <= ALIKE * record.single_gbps
+    return "node" if record.total_gbps < limits.LOW * due and (calm or alike) else ""
 
 
 def wish(unit: Unit, evidence: Evidence, readings: Readings, preferred: Iterable[str]) -> WantedFanIn | None:

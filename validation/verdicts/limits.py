@@ -11,7 +11,7 @@ NAME_BELOW = 0.77
 RETESTS = 3
 """Valid LOW retests before a name is given."""
 LINK_RETESTS = 4
-"""The same for a link in a fleet of more than four: there are many links, and each was planned only once or twice."""
+"""The same for a link: there are many of them, and noise on either end slows one down."""
 RETESTS_AT_MOST = 5
 """Valid retests that still disagree after so many are INCONCLUSIVE."""
 ALIKE = 1.3

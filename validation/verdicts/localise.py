@@ -11,7 +11,7 @@ from validation.verdicts.evidence import Directed, Evidence
 from validation.verdicts.fan_in import FanIn, rule, wish
 from validation.verdicts.fleet import judge_fleet
 from validation.verdicts.readings import Readings
-from validation.verdicts.retests import Decision, Need, RoundBuilder, decide, decide_one_of_many, undirected
+from validation.verdicts.retests import Decision, Need, RoundBuilder, decide, decide_link, undirected
 from validation.verdicts.suspects import Unit, ends, pair_of, partners_of, suspects
 
 FLEET_NODES = 3
@@ -147,9 +147,7 @@ class Locator:
                 self.needs.append(Need([pair], self._retest_rounds(pair)))
 
     def _link_retests(self, pair: Directed) -> Decision:
-        controlled = self.readings.small and len(self.readings.nodes) >= FLEET_NODES
-        rule_of = decide if controlled else decide_one_of_many
-        return rule_of(self.readings.retests(pair), self.readings.voids([pair]))
+        return decide_link(self.readings.retests(pair), self.readings.voids([pair]))
 
     def _weaker_links(self, unit: Unit, low: list[str]) -> None:
         """The node carries its best pair: a pair far below that, with a clear partner, is slow by itself."""

@@ -26,8 +26,8 @@ def decide(shares: Sequence[float], voids: int) -> Decision:
     return "void" if voids >= limits.VOIDS_AT_MOST else "more"
 
 
-def decide_one_of_many(shares: Sequence[float], voids: int) -> Decision:
-    """Without a control, or among many links, chance finds a few low ones: LOW retests must be alike, too."""
+def decide_link(shares: Sequence[float], voids: int) -> Decision:
+    """Noise on either end makes a link look slow for a while: LOW retests must be alike, and one more of them."""
     said = decide(shares, voids)
     if said not in ("low", "mixed") or not all_low(shares):
         return said
