@@ -5,6 +5,7 @@ from roles import (
     accounts,
     base,
     containers,
+    fabric,
     firewall,
     gpu,
     hardware,
@@ -32,6 +33,7 @@ firewall.deploy()
 barrier(name="Firewall is up")
 gpu.deploy()
 hardware.deploy_cards()
+fabric.deploy()
 barrier(name="GPUs and networks are ready")
 homes.deploy()
 identity.deploy()
