@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from inventory.containers import registry_node
 from inventory.hardware import HardwareLock
 from inventory.model import DEPLOY_ACCOUNT, Cluster, Node
 from validation.checks.node import Clock, Gathered, Probe
@@ -78,6 +79,7 @@ def questions(cluster: Cluster, node: Node, has_gpus: bool = False) -> dict[str,
         "accounts": [*SERVICE_ACCOUNTS, *(user.name for user in cluster.users)],
         "venv": cluster.training.venv if cluster.training.source != "debian" else "",
         "gpus": has_gpus,
+        "registry": [registry_node(cluster), cluster.registry.port] if cluster.registry else [],
     }
 
 

@@ -62,6 +62,7 @@ CHECKS: tuple[Check, ...] = (
     Check("identity", "node", "accounts have the same uid everywhere", "equal", "inventory, majority of the nodes"),
     Check("services", "node", "munge and Slurm's daemons run", "active", "roles of the node"),
     Check("failed-units", "node", "no systemd unit failed", "else advice", "systemd"),
+    Check("registry", "node", "the cluster's container registry", "TLS and account", "cluster's CA, inventory"),
     Check("munge", "node", "credentials decode here and on another node", "both ways", "munge"),
     Check("slurm-controller", "node", "slurmctld answers the node", "UP", "slurm.conf"),
     Check("slurm-state", "node", "Slurm holds the node for usable", "registered, not down", "slurmctld"),

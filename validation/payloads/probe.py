@@ -268,6 +268,33 @@ def gpu_questions() -> dict[str, Callable[[], object]]:
     }
 
 
+def registry(host: str, port: int) -> dict:
+    """Status of the registry's first page without an account and with the node's own (0: it has none)."""
+    from http import client
+    from ssl import SSLCertVerificationError
+
+    found = {"untrusted": "", "unreachable": "", "stranger": 0, "node": 0}
+    try:
+        accounts = json.loads(text("/etc/klaster/registry/node.json"))["auths"]
+    except (OSError, ValueError):
+        accounts = {}
+    known = accounts.get(f"{host}:{port}", {}).get("auth")
+    for who, headers in (("stranger", {}), ("node", {"Authorization": f"Basic {known}"})):
+        if who == "node" and not known:
+            continue
+        link = client.HTTPSConnection(host, port, timeout=3)
+        try:
+            link.request("GET", "/v2/", headers=headers)
+            found[who] = link.getresponse().status
+        except SSLCertVerificationError as error:
+            return {**found, "untrusted": error.verify_message}
+        except OSError as error:
+            return {**found, "unreachable": f"{host}:{port}: {error}"}
+        finally:
+            link.close()
+    return found
+
+
 GPU_DEADLINE_S = 15.0
 """Without the persistence daemon each card takes seconds to wake."""
 
@@ -326,6 +353,8 @@ def main() -> None:
     }
     for path in asked["paths"]:
         questions[f"filesystem:{path}"] = lambda path=path: filesystem(path)
+    if asked.get("registry"):
+        questions["registry"] = lambda: registry(*asked["registry"])
     gpus = gpu_questions() if asked.get("gpus") else {}
     answers = ask_all({**questions, **gpus}, longer=dict.fromkeys(gpus, GPU_DEADLINE_S))
     answers["probe"] = {"ok": {"format": 1, "seconds": round(time.monotonic() - began, 2)}}
