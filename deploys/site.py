@@ -11,6 +11,7 @@ from roles import (
     hardware,
     homes,
     identity,
+    logs,
     monitoring,
     munge,
     nightly,
@@ -50,3 +51,4 @@ training.deploy()
 barrier(name="The training environment is there")
 monitoring.deploy()
 nightly.deploy()
+logs.deploy()

@@ -127,15 +127,15 @@ def _links(certificate: Certificate, data: RunData) -> Iterator[GaugeMetricFamil
     labels = ["cluster", "src", "dst"]
     bandwidth = _family("pair_bandwidth_bytes_per_second", "Payload from src to dst, upper quartile of rounds.", labels)
     ratio = _family("pair_bandwidth_ratio", "Measured divided by declared bandwidth from src to dst.", labels)
-    latency = _family("pair_latency_seconds", "Half a round trip of a small message.", [*labels, "quantile"])
+    latency = _family("pair_latency_seconds", "Half a round trip of a small message.", [*labels, "percentile"])
     for (src, dst), found in sorted(data.directions.items()):
         if found.gbps is not None:
             bandwidth.add_metric([cluster, src, dst], _digits(found.gbps * _BYTES_PER_SECOND))
         if found.share is not None:
             ratio.add_metric([cluster, src, dst], _digits(found.share))
-        for quantile, value_us in (("0.5", found.latency_p50_us), ("0.99", found.latency_p99_us)):
+        for percentile, value_us in (("50", found.latency_p50_us), ("99", found.latency_p99_us)):
             if value_us is not None:
-                latency.add_metric([cluster, src, dst, quantile], _digits(value_us / 1e6))
+                latency.add_metric([cluster, src, dst, percentile], _digits(value_us / 1e6))
     yield from (bandwidth, ratio, latency)
 
 

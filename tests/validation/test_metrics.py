@@ -70,7 +70,7 @@ def test_times_and_speeds_are_in_base_units() -> None:
     assert issued == 1_791_022_545
     assert value(found, "pair_bandwidth_bytes_per_second", src="n1", dst="n2") == pytest.approx(0.94e9 / 8, rel=0.02)
     assert value(found, "pair_bandwidth_ratio", src="n1", dst="n2") == pytest.approx(0.94, rel=0.02)
-    assert 20e-6 < value(found, "pair_latency_seconds", src="n1", dst="n2", quantile="0.5") < 100e-6
+    assert 20e-6 < value(found, "pair_latency_seconds", src="n1", dst="n2", percentile="50") < 100e-6
     assert value(found, "collective_bus_bandwidth_bytes_per_second", message_bytes="16000000", nodes="3") > 1e8
     assert value(found, "training_samples_per_second", nodes="3") == pytest.approx(192 / 0.049, rel=0.1)
     assert value(found, "training_step_seconds", nodes="3", node="n2", part="compute") == pytest.approx(0.03, rel=0.1)
