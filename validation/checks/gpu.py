@@ -19,6 +19,7 @@ from validation.checks.node import (
     passed,
     problem,
 )
+from validation.model import Outcome
 
 LOCK = "inventory, hardware lock"
 NO_GPU = "no GPU declared or locked"
@@ -56,6 +57,14 @@ def smi_log(subject: Subject) -> SmiLog | Finding:
         return parse_smi(found["stdout"])
     except UnreadableError as error:
         return inconclusive(str(error), "keep run and output; this version of nvidia-smi is not known", cause="driver")
+
+
+def readable(subject: Subject) -> SmiLog | Finding:
+    """For checks that are not about the driver: one that gives no answer is told once, by `gpus` and `gpu-driver`."""
+    log = smi_log(subject)
+    if isinstance(log, Finding) and log.outcome is Outcome.FAIL:
+        return Finding(Outcome.SKIPPED, "nvidia-smi gives no usable answer: see gpus")
+    return log
 
 
 def _mismatch(subject: Subject, said: str) -> Finding:
@@ -191,7 +200,7 @@ def gpu_health(subject: Subject) -> Finding:
     """No uncorrectable memory error, no retirement or remap that failed or waits, no brake, no heat at rest."""
     if not has_gpus(subject):
         return not_applicable(NO_GPU)
-    log = smi_log(subject)
+    log = readable(subject)
     if isinstance(log, Finding):
         return log
     required = "no uncorrectable error, nothing pending"

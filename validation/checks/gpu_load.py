@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from validation.checks.gpu import NO_GPU, card, has_gpus, smi_log
+from validation.checks.gpu import NO_GPU, card, has_gpus, readable
 from validation.checks.gpu_smi import bus_id, parse_kernel
 from validation.checks.gpu_xid import meaning
 from validation.checks.node import Finding, Subject, answer, failed, not_applicable, passed, problem
@@ -22,7 +22,7 @@ def load(subject: Subject) -> dict[str, Any] | Finding:
     """What the payload measured; a payload that never came back is a finding about the cards."""
     if not has_gpus(subject):
         return not_applicable(NO_GPU)
-    log = smi_log(subject)
+    log = readable(subject)
     if isinstance(log, Finding):
         return log
     why = problem(subject.probe, "gpu_load")
@@ -107,7 +107,7 @@ def gpu_link(subject: Subject) -> Finding:
     found = load(subject)
     if isinstance(found, Finding):
         return found
-    log = smi_log(subject)
+    log = readable(subject)
     assert not isinstance(log, Finding)
     limits = {one.uuid: one for one in log.gpus}
     seen, advice = [], []
