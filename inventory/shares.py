@@ -13,7 +13,7 @@ NO_LIMIT = ""
 TRES = ("cpu", "mem", "gres/gpu")
 """What is counted, in Slurm's names; memory is in MiB."""
 OWN_ACCOUNTS = ("root", DEPLOY_ACCOUNT)
-"""Accounts that may use every partition: an administrator's jobs and certification."""
+"""Accounts that are not a team's: Slurm's own, and the one of certification."""
 
 Settings = Mapping[str, str]
 """Slurm's name of a limit → its value as text, an empty text for no limit; a TRES is `Name/cpu`, `Name/mem` …."""
@@ -50,7 +50,8 @@ def allowed_accounts(cluster: Cluster, partition: Partition) -> tuple[str, ...]:
     """Slurm accounts that may use it; empty: all."""
     teams = {team.name for team in cluster.teams}
     wanted = partition.teams or ((partition.name,) if partition.name in teams else ())
-    return (*wanted, *OWN_ACCOUNTS) if wanted else ()
+    # Never Slurm's account root: an allowed account allows all below it, and everything is below root (tried, 24.11).
+    return (*wanted, DEPLOY_ACCOUNT) if wanted else ()
 
 
 def shares(cluster: Cluster, *, gpus: bool) -> Shares:

@@ -69,6 +69,7 @@ def controller_plan(cluster: Cluster, lock: HardwareLock) -> Tree:
         "cpusets": all("cpuset" in node.found.cgroup_controllers for node in nodes),
         "gpus": any(node.gpus for node in nodes),
         "known": {node.name for node in nodes},
+        "memory_per_cpu_mib": min((node.memory_mib // node.found.cpus for node in nodes), default=1024),
         "partitions": [(partition, allowed_accounts(cluster, partition)) for partition in partitions(cluster)],
     }
     names = ("slurm.conf", "cgroup.conf", *(("gres.conf",) if values["gpus"] else ()))
