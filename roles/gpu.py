@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -215,6 +215,39 @@ def removal_steps(found: GpuState) -> list[Step]:
         steps.append(Step(f"{APT} --allow-change-held-packages purge {shlex.join(gone)} && {APT} autoremove --purge"))
     steps.append(Step(f"rm -f {shlex.join(OUR_FILES)} && {APT} update && rm -rf {STATE}"))
     return steps
+
+
+# --- wanted against installed ------------------------------------------------------------------------------------
+
+
+def version_row(cluster: Cluster, node: Node, found: GpuState) -> tuple[str, ...]:
+    """One node: wanted set, module, driver installed and loaded, NCCL, container toolkit, held, what is due."""
+    stack = cluster.gpu_stack
+    wanted = f"{stack.versions} ({'/'.join(wanted_flavours(stack, node))})" if stack and node.gpus else "none"
+    nvidia = {name: version for name, version in found.packages.items() if "nvidia" in name or name.startswith("lib")}
+    held = sum(name in found.held for name in nvidia)
+    due = [found.reboot] if found.reboot else []
+    if found.broken:
+        due.append(f"half-configured: {', '.join(found.broken[:3])}")
+    if stack and node.gpus and found.distribution in stack.set.distributions:
+        chosen = next((one for one in wanted_flavours(stack, node) if one == found.flavour), None)
+        if chosen is None or not complete(package_set(stack, node, found.distribution, chosen), found):
+            due.append("deploy")
+    return (
+        node.name, wanted, found.flavour or "-", found.library or "-", found.loaded or "-",
+        found.packages.get("libnccl2", "-"), found.packages.get("nvidia-container-toolkit", "-"),
+        f"{held}/{len(nvidia)}", "; ".join(due) or "-",
+    )  # fmt: skip
+
+
+def versions_table(cluster: Cluster, states: Mapping[str, GpuState]) -> str:
+    """All nodes of the run as one table."""
+    head = ("node", "wanted", "module", "installed", "loaded", "NCCL", "container toolkit", "held", "due")
+    rows = [head, *(version_row(cluster, cluster.node(name), found) for name, found in states.items())]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
 
 
 # --- operations --------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ RULES = (
         ("inventory", "roles.facts", "roles.operations", "pyinfra", "jinja2", "cryptography", "bcrypt"),
     ),
     Rule("roles/", ("inventory", "roles.facts", "roles.operations", "pyinfra", "jinja2")),
-    Rule("deploys/", ("inventory", "roles", "pyinfra")),
+    Rule("deploys/", ("inventory", "roles", "pyinfra", "click")),
     Rule(PAYLOADS, ("torch", "numpy")),  # and each other, by bare names: they travel to the nodes alone
     Rule("validation/", ("inventory", "validation", *VALIDATION_USES)),
     Rule("lab/", ("inventory", "lab", "pydantic")),
