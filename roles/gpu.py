@@ -176,9 +176,13 @@ def _install_chosen(sets: dict[Flavour, PackageSet]) -> str:
         "'^(nvidia|libnvidia|libcuda1|libnccl|linux-image|linux-headers|datacenter-gpu-manager)' | "
         "xargs apt-mark -q hold"
     )
+    # The trial has built the module already: DKMS shall not do it again. A run that dies in between is repeated.
+    off = "/etc/dkms/no-autoinstall"
     return (
         f"case $(cat {STATE}/flavour) in {' '.join(cases)} *) echo 'no kernel module was chosen' >&2; exit 1;; esac; "
-        f'{APT} --no-install-recommends --allow-change-held-packages install "$@" && {hold} && '
+        f"if [ ! -e {off} ] || grep -qs klaster {off}; then echo klaster > {off}; ours=yes; fi; "
+        f'{APT} --no-install-recommends --allow-change-held-packages install "$@"; status=$?; '
+        f'[ -z "$ours" ] || rm -f {off}; [ $status = 0 ] && {TRY} install "$1" && {hold} && '
         f"! dkms status | grep -E '^nvidia.*: (added|built)$' >&2"
     )
 
