@@ -230,7 +230,9 @@ class Cluster(Spec):
     teams: tuple[Team, ...] = Field(default=(), description="Groups of people.")
     users: tuple[User, ...] = Field(default=(), description="People.")
     identity: Identity | None = Field(
-        default=None, description="Where people are kept; unset: a directory of its own, once a team is declared."
+        default=None,
+        discriminator="kind",
+        description="Where people are kept; unset: a directory of its own, once a team is declared.",
     )
     storage: tuple[External, ...] = Field(default=(), description="Shared folders that others mount.")
     slurm: Slurm = Field(default=Slurm(), description="Partitions and ports.")

@@ -71,6 +71,7 @@ class User(Spec):
 class Ldap(Spec):
     """A directory of its own: slapd on the controller, filled from the inventory, read by sssd on every node."""
 
+    kind: Literal["own"] = Field(default="own", description="Tells it from a Directory; leave it out.")
     homes: AbsolutePath = Field(
         default="/home", description="Folder of the home directories; below a declared storage they are the same."
     )

@@ -14,6 +14,7 @@ from inventory.containers import registry_node
 from inventory.hardware import HardwareLock
 from inventory.model import DEPLOY_ACCOUNT, Cluster, Node
 from validation.checks.node import Clock, Gathered, Probe
+from validation.checks.node_identity import asked_units, over_limit_jobs
 from validation.checks.node_services import ASKED
 from validation.checks.node_system import DISK_PATHS
 from validation.gpu_gather import load_gpus
@@ -75,7 +76,10 @@ def questions(cluster: Cluster, node: Node, has_gpus: bool = False) -> dict[str,
         "names": [other.name for other in cluster.nodes],
         "peers": {other.name: other.address for other in cluster.nodes if other.name != node.name},
         "paths": list(dict.fromkeys([*DISK_PATHS, "/dev/shm", *storage])),  # noqa: S108 - looked at, not written
-        "services": list(ASKED),
+        "services": [*ASKED, *asked_units(cluster, node)],
+        "people": [user.name for user in cluster.users],
+        "slurm_accounts": "controller" in node.roles and bool(cluster.teams),
+        "over_limit": over_limit_jobs(cluster, node),
         "accounts": [*SERVICE_ACCOUNTS, *(user.name for user in cluster.users)],
         "venv": cluster.training.venv if cluster.training.source != "debian" else "",
         "gpus": has_gpus,

@@ -12,14 +12,23 @@ from typing import Any
 import pytest
 
 from inventory.model import Gpu
-from validation.checks import gpu, gpu_load, node_network, node_reach, node_services, node_system, registry
+from validation.checks import (
+    gpu,
+    gpu_load,
+    node_identity,
+    node_network,
+    node_reach,
+    node_services,
+    node_system,
+    registry,
+)
 from validation.checks.node import Clock, Finding, Gathered, ProbeError, Subject, odd_one_out, process_limit
 from validation.model import Outcome
 from validation.node_file import load
 from validation.registry import CHECKS
 
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "node"
-MODULES = (node_reach, node_network, node_system, node_services, gpu, gpu_load, registry)
+MODULES = (node_reach, node_network, node_system, node_services, node_identity, gpu, gpu_load, registry)
 
 
 @pytest.fixture

@@ -311,6 +311,63 @@ def accounts(wanted: list) -> dict:
     return found
 
 
+def people(wanted: list) -> dict:
+    """uid, gid and names of the groups of people, as a log-in here would get them; None for who is unknown."""
+    found = {}
+    for name in wanted:
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            found[name] = None
+            continue
+        groups = []
+        for gid in os.getgrouplist(name, entry.pw_gid):
+            try:
+                groups.append(grp.getgrgid(gid).gr_name)
+            except KeyError:
+                groups.append(str(gid))
+        found[name] = {"uid": entry.pw_uid, "gid": entry.pw_gid, "groups": groups}
+    return found
+
+
+def over_limit(jobs: list) -> dict:
+    """Submit a job that a limit must hold back, see what Slurm says of it, and take it back; {team: answer}."""
+    found = {}
+    for job in jobs:
+        words = ["sbatch", "--parsable", "-A", job["team"], "-n", str(job["cpus"]), "-D", "/", "-o", "/dev/null"]
+        # Should this program be killed, the job is gone two minutes later.
+        words += ["-t", "1", "--deadline=now+2minutes", "-J", "klaster-limit", "--wrap", "true"]
+        done = command("runuser", "-u", job["user"], "--", *words)
+        if done["status"] != 0:
+            lines = (done["stderr"] or done["stdout"]).strip().splitlines()
+            found[job["team"]] = {"error": lines[-1] if lines else "sbatch said nothing"}
+            continue
+        number = done["stdout"].strip().split(";")[0]
+        try:
+            for _ in range(5):
+                time.sleep(0.2)
+                state, _, reason = command("squeue", "-h", "-j", number, "-o", "%T|%r")["stdout"].strip().partition("|")
+                found[job["team"]] = {"state": state or "gone", "reason": reason}
+                if reason.startswith(("QOS", "Assoc")):
+                    break
+        finally:
+            command("scancel", number)
+    return found
+
+
+def people_questions(asked: dict) -> dict[str, Callable[[], object]]:
+    """A cluster without people is asked nothing about them."""
+    found: dict[str, Callable[[], object]] = {}
+    if asked.get("people"):
+        found["people"] = lambda: people(asked["people"])
+    if asked.get("slurm_accounts"):
+        show = ("sacctmgr", "-nP", "show", "associations", "format=Account,User,MaxSubmitJobs")
+        found["slurm_accounts"] = lambda: command(*show)
+    if asked.get("over_limit"):
+        found["over_limit"] = lambda: over_limit(asked["over_limit"])
+    return found
+
+
 def munge() -> dict:
     """A credential for the other nodes to decode, and this node's own round trip."""
     credential = command("munge", "-n")
@@ -351,6 +408,7 @@ def main() -> None:
         "infiniband": infiniband,
         "accounts": lambda: accounts(asked["accounts"]),
     }
+    questions.update(people_questions(asked))
     for path in asked["paths"]:
         questions[f"filesystem:{path}"] = lambda path=path: filesystem(path)
     if asked.get("registry"):
