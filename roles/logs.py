@@ -19,17 +19,22 @@ from roles.operations.tree import Directory, File, Tree
 CA_FILE = "/usr/local/share/ca-certificates/klaster.crt"
 PORT = 19532
 """systemd-journal-remote's own."""
-SOCKET, REMOTE, UPLOAD = (
+SOCKET, REMOTE, UPLOAD, TLS = (
     "systemd-journal-remote.socket",
     "systemd-journal-remote.service",
     "systemd-journal-upload.service",
+    "klaster-journal-tls.service",
 )
+
+
+def wanted_packages(node: Node) -> tuple[str, ...]:
+    return ("systemd-journal-remote", *(("stunnel4",) if "controller" in node.roles else ()))
 
 
 def plan(cluster: Cluster, node: Node, logs_gib: int, certificate: tuple[str, str]) -> Tree:
     """The controller receives, every other node sends; both sides show a certificate of the cluster's CA."""
     head = "controller" in node.roles
-    triggers = ("restart-journal-remote",) if head else (f"restart-{UPLOAD}",)
+    triggers = ("restart-journal-remote", f"restart-{TLS}") if head else (f"restart-{UPLOAD}",)
     values = {"ca_file": CA_FILE, "head": cluster.controller, "logs_gib": logs_gib, "port": PORT}
     key, public = certificate
     shared = (
@@ -44,15 +49,13 @@ def plan(cluster: Cluster, node: Node, logs_gib: int, certificate: tuple[str, st
 
 
 def _head(values: Mapping[str, object], triggers: tuple[str, ...]) -> tuple[File, ...]:
+    tls = (f"restart-{TLS}",)
     return (
         _file("journal-remote.conf", "/etc/systemd/journal-remote.conf.d/50-klaster.conf", values, triggers),
         _file("socket.conf", f"/etc/systemd/system/{SOCKET}.d/50-klaster.conf", values, triggers),
-        _file(
-            "credential.conf",
-            f"/etc/systemd/system/{REMOTE}.d/50-klaster.conf",
-            {**values, "keep_trying": False},
-            triggers,
-        ),
+        _file("remote-service.conf", f"/etc/systemd/system/{REMOTE}.d/50-klaster.conf", values, triggers),
+        _file("journal-tls.conf", "/etc/klaster/journal-tls.conf", values, tls),
+        _file("journal-tls.service", f"/etc/systemd/system/{TLS}", values, tls),
         File("/usr/local/bin/klaster-logs", _raw("klaster-logs.py"), "755"),
     )
 
@@ -60,12 +63,7 @@ def _head(values: Mapping[str, object], triggers: tuple[str, ...]) -> tuple[File
 def _sender(values: Mapping[str, object], triggers: tuple[str, ...]) -> tuple[File, ...]:
     return (
         _file("journal-upload.conf", "/etc/systemd/journal-upload.conf.d/50-klaster.conf", values, triggers),
-        _file(
-            "credential.conf",
-            f"/etc/systemd/system/{UPLOAD}.d/50-klaster.conf",
-            {**values, "keep_trying": True},
-            triggers,
-        ),
+        _file("credential.conf", f"/etc/systemd/system/{UPLOAD}.d/50-klaster.conf", values, triggers),
     )
 
 
@@ -98,10 +96,10 @@ def deploy() -> None:
     if watch is None or watch.logs_gib is None:
         return
     head = "controller" in site.node().roles
-    packages(name="Install the journal's sender and receiver", wanted=("systemd-journal-remote",))
+    packages(name="Install the journal's sender and receiver", wanted=wanted_packages(site.node()))
     configure(
         name="Bring journals to the controller",
         plan=_plan_here,
-        units=(Unit(SOCKET if head else UPLOAD),),
+        units=(Unit(SOCKET), Unit(TLS)) if head else (Unit(UPLOAD),),
         actions=ACTIONS,
     )

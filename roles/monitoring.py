@@ -35,6 +35,8 @@ PROMETHEUS, ALERTMANAGER, EXPORTER = (
 )
 OPTIONAL_UNITS = (
     "docker-registry.service",
+    "grafana-server.service",
+    "klaster-journal-tls.service",
     "klaster-registry.service",
     "mariadb.service",
     "nfs-kernel-server.service",
@@ -43,6 +45,7 @@ OPTIONAL_UNITS = (
     "slapd.service",
     "slurmdbd.service",
     "sssd.service",
+    "systemd-journal-upload.service",
 )
 """Watched where they are enabled: other roles decide where that is."""
 
