@@ -3,6 +3,7 @@
 from roles import (
     accounting,
     accounts,
+    backup,
     base,
     containers,
     fabric,
@@ -45,6 +46,7 @@ barrier(name="Accounting runs")
 slurm.deploy()
 barrier(name="Slurm runs")
 accounts.deploy()
+backup.deploy()
 registry.deploy()
 containers.deploy()
 training.deploy()

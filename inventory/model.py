@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from inventory.backup import Backup as Backup  # noqa: PLC0414 - inventories import it from here
 from inventory.cards import GenerationName
 from inventory.containers import Containers as Containers  # noqa: PLC0414 - inventories import it from here
 from inventory.containers import Registry as Registry  # noqa: PLC0414 - inventories import it from here
@@ -234,6 +235,9 @@ class Cluster(Spec):
         discriminator="kind",
         description="Where people are kept; unset: a directory of its own, once a team is declared.",
     )
+    backup: Backup | None = Field(
+        default=None, description="Nightly copies of people and job history; unset: as Backup() is, for a team."
+    )
     storage: tuple[External, ...] = Field(default=(), description="Shared folders that others mount.")
     slurm: Slurm = Field(default=Slurm(), description="Partitions and ports.")
     training: TrainingEnv = Field(default=TrainingEnv(), description="Where torch comes from.")
@@ -269,6 +273,11 @@ class Cluster(Spec):
     def people(self) -> Identity | None:
         """Where people are kept; None for a cluster without teams and without a directory."""
         return self.identity or (Ldap() if self.teams else None)
+
+    @property
+    def backups(self) -> Backup | None:
+        """How people and job history are copied; None for a cluster that has neither."""
+        return self.backup or (Backup() if self.teams else None)
 
     def node(self, name: str) -> Node:
         """The node of that name; InventoryError with the nearest name otherwise."""
