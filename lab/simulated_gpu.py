@@ -33,6 +33,7 @@ case $(cat mode) in
 esac
 case "$*" in
   '-q -x') cat smi.xml ;;
+  'nvlink --status') ;;
   --query-gpu=index,name,uuid,memory.total,pci.bus_id*) cat query.csv ;;
   *) echo "SIMULATED nvidia-smi has no recording of: $*" >&2; exit 2 ;;
 esac

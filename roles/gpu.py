@@ -209,7 +209,7 @@ def repair_steps(found: GpuState) -> list[Step]:
 
 def removal_steps(found: GpuState) -> list[Step]:
     """A node that has no card declared any more: packages, holds and files of ours go; apt is left clean."""
-    if not found.flavour:
+    if not found.ours:
         return []
     ours = ("nvidia", "libnvidia", "libcuda1", "libnccl", "cuda-", "datacenter-gpu-manager")
     gone = sorted(name for name in found.packages if name.startswith(ours))

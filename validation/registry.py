@@ -46,6 +46,7 @@ CHECKS: tuple[Check, ...] = (
     Check("gpu-driver", "node", "module, library and declared set are one version", "equal", "NVIDIA's driver"),
     Check("gpu-health", "node", "memory errors, worn memory, brakes at rest", "none uncorrectable", "nvidia-smi"),
     Check("gpu-kernel-log", "node", "Xid messages of the driver since boot", "none of hardware", "kernel log"),
+    Check("gpu-nvlink", "node", "every NVLink is up", "as many as like cards", "nvidia-smi, like cards"),
     Check(
         "gpu-link", "node", "PCIe generation and lanes under load", "what card and slot can", "nvidia-smi, like cards"
     ),

@@ -38,6 +38,7 @@ _SECTIONS: Mapping[str, str] = {
     "sources": "cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources",
     "flavour": f"cat {STATE}/flavour",
     "reboot": f"cat {REBOOT_MARK}",
+    "ours": f"ls -d {STATE}",
     "trials": f"cd {STATE} && head -n 1 trial-*  /dev/null",
 }
 
@@ -77,6 +78,8 @@ class GpuState:
     broken: list[str] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     flavour: str = ""
+    ours: bool = False
+    """An earlier deploy has been at work here."""
     reboot: str = ""
     """Why a reboot is due, as an earlier run wrote it down."""
     trials: dict[str, str] = field(default_factory=dict)
@@ -134,6 +137,7 @@ def parse_gpu_state(lines: Sequence[str]) -> GpuState:
         sources=found["sources"],
         flavour=one["flavour"],
         reboot=one["reboot"],
+        ours=bool(found["ours"]),
         trials=_trials(found["trials"]),
     )
     for line in found["packages"]:

@@ -54,6 +54,7 @@ def done(stack: GpuStack = DEBIAN, distribution: tuple[str, str] = ("debian", "1
         "packages": packages,
         "held": list(packages),
         "flavour": "proprietary",
+        "ours": True,
         "dkms": [f"nvidia-current/550.163.01, {KERNEL}, x86_64: installed"],
         "library": "550.163.01",
         "loaded": "550.163.01",
@@ -226,6 +227,8 @@ def test_a_node_without_cards_gives_everything_back() -> None:
     assert "linux-image-amd64" not in text[1]
     assert gpu.PREFERENCES in text[2]
     assert gpu.removal_steps(bare()) == []
+    refused = gpu.removal_steps(bare(ours=True))  # its module did not build: only files of ours are there
+    assert len(refused) == 1
 
 
 def test_power_caps_go_to_the_right_cards() -> None:

@@ -24,6 +24,7 @@ CHECKS = {
     "gpu-driver": gpu.gpu_driver,
     "gpu-health": gpu.gpu_health,
     "gpu-kernel-log": gpu.gpu_kernel_log,
+    "gpu-nvlink": gpu.gpu_nvlink,
     "gpu-link": gpu_load.gpu_link,
     "gpu-compute": gpu_load.gpu_compute,
     "gpu-memory-bandwidth": gpu_load.gpu_memory_bandwidth,
@@ -43,6 +44,7 @@ def answers(name: str) -> dict[str, Any]:
         smi = {"status": 18, "stdout": text, "stderr": ""}
     return {
         "gpu_smi": {"error": "no answer in 15 s"} if mode == "hangs" else {"ok": smi},
+        "gpu_nvlink": {"ok": {"status": 0, "stdout": "", "stderr": ""}},
         "gpu_kernel": {"ok": found["kernel.log"]},
         "gpu_driver": {"ok": json.loads(found["driver.json"])},
         "gpu_load": {"ok": json.loads(found["load.json"])},
@@ -80,7 +82,8 @@ def test_recordings_are_fresh(name: str) -> None:
 def test_eight_healthy_cards_pass() -> None:
     """Every check passes, generation 1 at rest included, and says what it measured."""
     found = verdicts(fleet("eight"))
-    assert {name: one.outcome for name, one in found.items()} == dict.fromkeys(CHECKS, Outcome.PASS)
+    assert found.pop("gpu-nvlink").outcome is Outcome.NOT_APPLICABLE  # this model has none
+    assert {one.outcome for one in found.values()} == {Outcome.PASS}
     assert all(one.measured and one.origin for one in found.values())
 
 
@@ -113,8 +116,8 @@ def test_each_fault_has_its_verdict_and_culprit(name: str, failing: set[str], ca
     assert {check for check, one in found.items() if one.outcome is Outcome.FAIL} == failing
     assert {(found[check].cause, found[check].culprit) for check in failing} == {(cause, culprit)}
     assert all(found[check].remedy and found[check].required for check in failing)
-    skipped = {Outcome.SKIPPED} if cause in (MISMATCH, HANGS) else set()
-    assert {found[check].outcome for check in set(CHECKS) - failing} == {Outcome.PASS} | skipped
+    other = Outcome.SKIPPED if cause in (MISMATCH, HANGS) else Outcome.NOT_APPLICABLE  # NVLink: this model has none
+    assert {found[check].outcome for check in set(CHECKS) - failing} == {Outcome.PASS, other}
 
 
 @pytest.mark.parametrize(
@@ -133,6 +136,26 @@ def test_the_unknown_is_inconclusive_with_its_name(name: str, check: str, named:
     found = CHECKS[check](gathered.subject("n3"))
     assert found.outcome is Outcome.INCONCLUSIVE
     assert named in found.measured
+
+
+@pytest.mark.parametrize(
+    ("second", "outcome", "measured"),
+    [
+        ("Link 0: 25 GB/s\nLink 1: 25 GB/s", Outcome.PASS, "2 GPUs with 2 links of 25 GB/s"),
+        ("Link 0: 25 GB/s\nLink 1: <inactive>", Outcome.FAIL, "link 1 down"),
+        ("Link 0: 25 GB/s", Outcome.FAIL, "1 links"),
+    ],
+)
+def test_an_nvlink_that_is_down_names_its_card(second: str, outcome: Outcome, measured: str) -> None:
+    """An inactive link, or one fewer than like cards have, is the card's at the end of it."""
+    gathered = fleet("eight")
+    first = f"GPU 0: X (UUID: {nvidia.uuid(0)})\nLink 0: 25 GB/s\nLink 1: 25 GB/s\n"
+    said = {"status": 0, "stdout": f"{first}GPU 1: X (UUID: {nvidia.uuid(1)})\n{second}\n", "stderr": ""}
+    probes = {**gathered.probes, "n3": {**gathered.probes["n3"], "gpu_nvlink": {"ok": said}}}
+    found = gpu.gpu_nvlink(dataclasses.replace(gathered, probes=probes).subject("n3"))
+    assert found.outcome is outcome
+    assert measured in found.measured
+    assert not found.culprit or found.culprit == "GPU 0000:1c:00.0 of n3"
 
 
 def test_a_programs_fault_is_advice() -> None:

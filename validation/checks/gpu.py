@@ -6,7 +6,16 @@ from typing import Any
 
 from inventory.cards import generation
 from inventory.hardware import FoundGpu
-from validation.checks.gpu_smi import KernelEvent, Smi, SmiLog, UnreadableError, bus_id, parse_kernel, parse_smi
+from validation.checks.gpu_smi import (
+    KernelEvent,
+    Smi,
+    SmiLog,
+    UnreadableError,
+    bus_id,
+    parse_kernel,
+    parse_nvlink,
+    parse_smi,
+)
 from validation.checks.gpu_xid import meaning
 from validation.checks.node import (
     Finding,
@@ -248,6 +257,37 @@ def _illness(one: Smi) -> tuple[str, str, str] | None:
     if one.temperature_c and one.slowdown_c and one.temperature_c >= one.slowdown_c:
         return f"{one.temperature_c} °C at rest", "gpu-heat", "fan, dust, air flow"
     return None
+
+
+# --- between cards -----------------------------------------------------------------------------------------------
+
+
+def gpu_nvlink(subject: Subject) -> Finding:
+    """Every NVLink that is there is up, and like cards have as many; cards without it are none of this."""
+    if not has_gpus(subject):
+        return not_applicable(NO_GPU)
+    log = readable(subject)
+    if isinstance(log, Finding):
+        return log
+    found = answer(subject.probe, "gpu_nvlink")
+    links = parse_nvlink(found["stdout"]) if found["status"] == 0 else {}
+    if not any(links.values()):
+        return not_applicable("no NVLink")
+    most = max(len(one) for one in links.values())
+    places = {one.uuid: one.bus_id for one in log.gpus}
+    required = f"{most} links, all up"
+    for uuid, one in links.items():
+        down = [str(number) for number, speed in one.items() if speed is None]
+        if down or len(one) < most:
+            where = places.get(uuid, uuid)
+            measured = f"{where}: link {', '.join(down)} down" if down else f"{where}: {len(one)} links"
+            remedy = "nvidia-smi nvlink -s and -e; reseat the bridge or card; look at the fabric manager"
+            return failed(
+                measured, required, "nvidia-smi, like cards", "nvlink", remedy, culprit_kind="gpu",
+                culprit=card(subject, where),
+            )  # fmt: skip
+    speeds = sorted({f"{speed:g} GB/s" for one in links.values() for speed in one.values() if speed})
+    return passed(f"{len(links)} GPUs with {most} links of {', '.join(speeds)}", required, "nvidia-smi, like cards")
 
 
 # --- the kernel log ----------------------------------------------------------------------------------------------

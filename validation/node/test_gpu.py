@@ -27,6 +27,11 @@ def test_gpu_kernel_log(subject: Subject, judge: Judge) -> None:
     judge(gpu.gpu_kernel_log(subject))
 
 
+@pytest.mark.check("gpu-nvlink")
+def test_gpu_nvlink(subject: Subject, judge: Judge) -> None:
+    judge(gpu.gpu_nvlink(subject))
+
+
 @pytest.mark.check("gpu-link")
 def test_gpu_link(subject: Subject, judge: Judge) -> None:
     judge(gpu_load.gpu_link(subject))

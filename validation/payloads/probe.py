@@ -262,6 +262,7 @@ def gpu_driver() -> dict:
 def gpu_questions() -> dict[str, Callable[[], object]]:
     return {
         "gpu_smi": lambda: command("nvidia-smi", "-q", "-x"),
+        "gpu_nvlink": lambda: command("nvidia-smi", "nvlink", "--status"),
         "gpu_kernel": gpu_kernel,
         "gpu_driver": gpu_driver,
         "gpu_simulation": lambda: simulated("name") or "",
