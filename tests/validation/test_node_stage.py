@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.handle import Lab
 from validation import node_stage
 from validation.checks.node import Finding, Gathered, ProbeError
 from validation.model import NodeCheckRecord, Outcome
@@ -124,3 +125,21 @@ def test_testinfra_connects_as_the_inventory_says(healthy: Gathered) -> None:
     assert found["hostspec"] == "ssh://root@10.77.0.11:22"
     assert found["ssh_identity_file"].endswith("id_ed25519")
     assert "UserKnownHostsFile=" in found["ssh_extra_args"]
+
+
+HOST = """
+def test_shared_is_mounted(host):
+    assert host.mount_point("/shared").exists
+    assert host.check_output("hostname") in ("n1", "n2")
+"""
+
+
+@pytest.mark.lab
+def test_added_tests_reach_the_node(lab: Lab, healthy: Gathered, own_tests: Path, tmp_path: Path) -> None:
+    """testinfra's host of an added test is a connection to that very node."""
+    (own_tests / "test_host.py").write_text(HOST, encoding="utf-8")
+    records = run(healthy, tmp_path, ["n1", "n2"])
+    assert [(r.node, r.check, r.outcome) for r in records] == [
+        ("n1", "shared-is-mounted", Outcome.PASS),
+        ("n2", "shared-is-mounted", Outcome.PASS),
+    ]
