@@ -78,7 +78,7 @@ class Session:
         deadline = time.monotonic() + START_S
         while late := [worker for worker in self.workers.values() if worker.torch is None]:
             if any(worker.ended or worker.failed_start for worker in late):
-                self._pause(GRACE_S)
+                time.sleep(GRACE_S)
                 failed = [worker for worker in late if worker.ended or worker.failed_start]
                 self._end_of_all(failed)
                 raise RanksFailed([of_start(worker, self._launcher.look(worker)) for worker in failed])
@@ -172,7 +172,7 @@ class Session:
         findings = [found for worker in self.workers.values() if (found := self._examine(worker))]
         if not findings:
             return
-        self._pause(GRACE_S)
+        time.sleep(GRACE_S)
         known = {finding.rank for finding in findings}
         late = [worker for worker in self.workers.values() if worker.ended and worker.rank not in known]
         ended = [worker for worker in self.workers.values() if worker.ended]
@@ -189,7 +189,10 @@ class Session:
         look = self._launcher.look(worker)
         self._looked[worker.rank] = time.monotonic()
         silent_s = time.monotonic() - worker.heard_at
-        return of_silence(worker, look, silent_s, patient=patient) if silent_s > LOOK_S else None
+        found = of_silence(worker, look, silent_s, patient=patient) if silent_s > LOOK_S else None
+        if found and found.what == "hang":
+            self._launcher.poke(worker)  # its log then shows the Python lines that it stands at
+        return found
 
     def _end_of_all(self, ended: Sequence[Worker]) -> None:
         """One srun for many ranks: when it ends or is cancelled, that is no rank's fault."""
@@ -212,6 +215,9 @@ class Session:
             return
         pending = [worker for worker in asked if worker.rank not in answers]
         findings = of_standstill(pending, [worker for worker in asked if worker.rank in answers])
+        for worker in pending:
+            self._launcher.poke(worker)
+        time.sleep(GRACE_S)
         if findings:
             raise RanksFailed(findings)
         raise FleetError(f"nothing moved for {STUCK_S:g} s: all ranks wait for one another ({pending[0].where})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
@@ -37,6 +38,10 @@ class Launcher(Protocol):
 
     def look(self, worker: Worker) -> Look:
         """The process as its node shows it now."""
+        ...
+
+    def poke(self, worker: Worker) -> None:
+        """Ask a rank that hangs to write where it is into its log; never raises."""
         ...
 
     def shares_a_program(self, worker: Worker) -> bool:
@@ -117,6 +122,12 @@ class SshLauncher:
             return Look(reachable=False)
         kills = _kills(done.stdout) - self._memory_kills.get(worker.node, 0)
         return Look(True, _state(done.stdout), max(0, kills))
+
+    def poke(self, worker: Worker) -> None:
+        remote = self._remotes[worker.node]
+        ours = f"grep -qaF {shlex.quote(self.folder(worker.node))} /proc/{worker.pid}/cmdline"
+        with contextlib.suppress(RemoteError):
+            remote.run(remote.sudo(f"{ours} && kill -USR1 {worker.pid}"), timeout_s=4)
 
     def shares_a_program(self, worker: Worker) -> bool:
         return False

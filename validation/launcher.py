@@ -26,7 +26,7 @@ Emit = Callable[[Record], None]
 T = TypeVar("T")
 
 PING_S = 15.0
-SHOWN_LINES = 5
+SHOWN_LINES = 8
 
 
 class RanksLost(FleetError):

@@ -93,6 +93,9 @@ class LocalLauncher:
             return Look(reachable=False)
         return Look(True, state(worker.pid))
 
+    def poke(self, worker: Worker) -> None:
+        os.kill(worker.pid, signal.SIGUSR1)
+
     def shares_a_program(self, worker: Worker) -> bool:
         return self.shared
 

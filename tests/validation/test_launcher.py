@@ -32,7 +32,8 @@ class Trial:
     def __init__(self, folder: Path) -> None:
         self.launcher = LocalLauncher(folder / "nodes")
         self.records: list[Record] = []
-        self.fleet = Fleet(self.launcher, NODES, logs=folder / "logs", emit=self.records.append, torch=False)
+        self.logs = folder / "logs"
+        self.fleet = Fleet(self.launcher, NODES, logs=self.logs, emit=self.records.append, torch=False)
 
     @property
     def failures(self) -> list[FailureRecord]:
@@ -170,6 +171,8 @@ def test_rank_that_skips_a_collective_is_the_odd_one(trial: Trial) -> None:
     (failure,) = trial.failures
     assert (failure.node, failure.what) == ("n3", "hang")
     assert "step 7, phase forward while others are at step 7, phase all-reduce" in failure.detail
+    log = (trial.logs / "n3-rank2.log").read_text(encoding="utf-8")
+    assert "in idle" in log, "the log shows the Python line that the rank stands at"
 
 
 @pytest.mark.usefixtures("quick")

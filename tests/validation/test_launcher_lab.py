@@ -58,9 +58,9 @@ class Trial:
 
 
 def left_behind(remote: Remote, run_id: str) -> str:
-    """Processes and files of a run on a node; the pattern's bracket keeps pgrep from finding itself."""
-    pattern = f"[{run_id[0]}]{run_id[1:]}"
-    return remote.run(f"pgrep -af '{pattern}'; ls -d /run/klaster/{run_id} 2>/dev/null; true", timeout_s=10).stdout
+    """Processes and files of a run on a node; brackets and quotes keep this command from finding itself."""
+    bracketed, quoted = f"[{run_id[0]}]{run_id[1:]}", f'{run_id[0]}""{run_id[1:]}'
+    return remote.run(f"pgrep -af '{bracketed}'; ls -d /run/klaster/{quoted} 2>/dev/null; true", timeout_s=10).stdout
 
 
 def test_stages_certify_healthy_nodes_and_leave_nothing(lab: Lab, remotes: dict[str, Remote], tmp_path: Path) -> None:

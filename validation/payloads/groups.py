@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,6 +12,17 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import ProcessGroupGloo
 
 CONNECT_S = 8.0
+REST_S = 60.0  # longer than any time-out of a group: its threads are idle by then
+
+
+def retire(me, group: object) -> None:
+    """Keep a group that is not needed any more until its threads are idle, then let it go.
+
+    Its destructor joins them while it holds the interpreter's lock. A thread that is just about to release the last
+    reference to a tensor needs that lock: seen in the lab as a rank that hung for ever, without a heartbeat.
+    """
+    now = time.monotonic()
+    me.kept["retired"] = [one for one in me.kept.get("retired", []) if now - one[0] < REST_S] + [(now, group)]
 
 
 def open_store(me, command: dict) -> dict:
@@ -85,18 +97,20 @@ def pair_with(me, peer: dict, name: str, timeout_s: float) -> Pair:
     """The group with `peer` called `name`; the launcher gives a new name after any error, so both ends agree."""
     pairs = me.kept.setdefault("pairs", {})
     if peer["rank"] not in pairs or pairs[peer["rank"]][0] != name:
-        pairs.pop(peer["rank"], None)
+        drop_pair(me, peer)
         pairs[peer["rank"]] = (name, Pair(me, peer, name, timeout_s))
     return pairs[peer["rank"]][1]
 
 
 def drop_pair(me, peer: dict) -> None:
-    me.kept.get("pairs", {}).pop(peer["rank"], None)
+    if pair := me.kept.get("pairs", {}).pop(peer["rank"], None):
+        retire(me, pair)
 
 
 def drop_pairs(me) -> None:
     """Close all two-rank groups: each holds threads and sockets."""
-    me.kept.pop("pairs", None)
+    for pair in me.kept.pop("pairs", {}).values():
+        retire(me, pair)
 
 
 @contextlib.contextmanager
@@ -113,6 +127,7 @@ def world(me, members: list[dict], name: str, timeout_s: float):
     try:
         yield index
     finally:
+        retire(me, dist.group.WORLD)
         with contextlib.suppress(Exception):
             dist.destroy_process_group()
 

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import faulthandler
 import importlib
 import json
 import os
 import queue
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -207,6 +209,7 @@ def main() -> None:
             os.setsid()
     me = Me(fleet, choose_rank(fleet, options.slurm, options.rank))
     voice = Voice(me.rank, os.dup(1))
+    faulthandler.register(signal.SIGUSR1, all_threads=True)  # a rank that hangs can still say where
     os.dup2(2, 1)  # a stray print goes to the log, never between the answers
     inbox = Inbox(me, options.fleet.resolve().parent)
     voice.say({"hello": True, "pid": os.getpid(), "job": os.environ.get("SLURM_JOB_ID", "")})
