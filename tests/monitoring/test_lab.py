@@ -13,8 +13,8 @@ from tests.monitoring.promtool import run_promtool
 
 pytestmark = pytest.mark.full
 PORTS = (3000, 9090, 9093, 9094, 9100, 9180, 19532)
-NOBODYS_FAULT = ("NodeDrained",)
-"""Nothing is certified in this lab unless the night has passed: its nodes are in quarantine."""
+NOBODYS_FAULT = ("NodeDrained", "DiskFillsUp", "DiskFull", "MemoryPressure")
+"""Nodes may be in quarantine, and the lab's nodes share the disk and memory of a machine that does other work too."""
 
 
 @pytest.fixture(scope="module")
