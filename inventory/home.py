@@ -12,7 +12,8 @@ CLUSTER = Cluster(
         # Exactly one node is the controller: Slurm's brain, best the PC that is always on. Here it computes too.
         Node(name="attic", address="192.168.1.10", roles=("controller", "compute")),
         # A PC with two graphics cards, and a faster port than the network's.
-        # `nvidia-smi -L` prints the cards' names; the NVIDIA driver must be installed already.
+        # `nvidia-smi -L` prints the cards' names. The NVIDIA driver must be installed already, unless you declare a
+        # gpu_stack (docs/gpu.md).
         Node(
             name="desk",
             address="192.168.1.11",
