@@ -9,6 +9,7 @@ from roles import (
     fabric,
     firewall,
     gpu,
+    grafana,
     hardware,
     homes,
     identity,
@@ -54,3 +55,4 @@ barrier(name="The training environment is there")
 monitoring.deploy()
 nightly.deploy()
 logs.deploy()
+grafana.deploy()
