@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from inventory.model import Cluster, Registry, Team
 from roles import registry
@@ -94,3 +95,12 @@ def test_the_clean_up_keeps_what_it_shall() -> None:
     """Images without a tag go, unless the inventory keeps them."""
     assert registry._collection(Registry())["options"] == "--delete-untagged "
     assert registry._collection(Registry(keep_untagged=True))["options"] == ""
+
+
+def test_the_authority_is_one_that_python_takes(store: SecretStore) -> None:
+    """OpenSSL's strict mode, Python 3.13's default, accepts the cluster's CA for a service's certificate."""
+    _, certificate = store.server_certificate("head", ["10.0.0.1"])
+    authority, leaf = store.ca()[1], x509.load_pem_x509_certificate(certificate.encode())
+    found = x509.load_pem_x509_certificate(authority.encode()).extensions
+    key = found.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
+    assert leaf.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier == key
