@@ -15,6 +15,7 @@ from types import FrameType
 from inventory.hardware import HardwareLock
 from inventory.loading import hardware_lock_path, load_cluster
 from validation.model import Judgement
+from validation.node_journal import collect_journals
 from validation.outcome import EXIT_UNDECIDED, Finished, finish, show
 from validation.progress import Progress
 from validation.publish import publish
@@ -74,6 +75,7 @@ def _validate(run: Run, started: datetime, stack: ExitStack) -> int:
         run.interrupted = True
         skip_the_rest(run, "interrupted")
         run.progress.step("run", "interrupted: nothing is left on the nodes; judging what was measured")
+    collect_journals(run.folder.logs, run.folder.records(), run.remotes, run.began)
     finished = finish(run.folder)
     run.folder.point_latest()
     told = [] if run.interrupted else _quarantine(run, finished)
