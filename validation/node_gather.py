@@ -22,6 +22,7 @@ from validation.remote import Remote, RemoteError
 from validation.slurm_state import SlurmNode
 
 PROBE = Path(__file__).parent / "payloads" / "probe.py"
+GPU_PROBE = Path(__file__).parent / "payloads" / "probe_gpu.py"
 PROBE_TIMEOUT_S = 12.0
 """Each of its questions has 4 s of its own; forking them costs 1–2 s on a slow machine."""
 GPU_PROBE_TIMEOUT_S = 30.0
@@ -87,11 +88,16 @@ def questions(cluster: Cluster, node: Node, has_gpus: bool = False) -> dict[str,
     }
 
 
+def probe_program(has_gpus: bool) -> bytes:
+    """The probe as one file for a Python that reads it from its standard input."""
+    return b"\n".join(part.read_bytes() for part in ((GPU_PROBE, PROBE) if has_gpus else (PROBE,)))
+
+
 def ask(cluster: Cluster, node: Node, remote: Remote, has_gpus: bool = False) -> Probe:
     """Run the probe on one node; RemoteError if it gives no document."""
     command = remote.sudo(f"python3 - {shlex.quote(json.dumps(questions(cluster, node, has_gpus)))}")
     timeout_s = GPU_PROBE_TIMEOUT_S if has_gpus else PROBE_TIMEOUT_S
-    done = remote.run(command, timeout_s=timeout_s, stdin=PROBE.read_bytes())
+    done = remote.run(command, timeout_s=timeout_s, stdin=probe_program(has_gpus))
     try:
         found = json.loads(done.stdout)
     except ValueError:

@@ -82,3 +82,21 @@ def test_a_missing_program_is_told(probe: ModuleType) -> None:
     """A tool that is not installed is named, not a crash."""
     found = probe.ask_all({"tool": lambda: probe.command("no-such-program")}, 2.0)
     assert found["tool"] == {"error": "not there: no-such-program"}
+
+
+def test_cards_are_asked_for_where_there_are_any(tmp_path: Path) -> None:
+    """With its GPU part the probe has a longer deadline for nvidia-smi, and says what is not there."""
+    from validation.node_gather import probe_program
+
+    done = subprocess.run(
+        [sys.executable, "-I", "-", json.dumps({**ASKED, "gpus": True})],
+        input=probe_program(True),
+        capture_output=True,
+        check=True,
+        timeout=40,
+    )
+    found = json.loads(done.stdout)
+    assert found["gpu_smi"]["error"].startswith("not there: nvidia-smi")
+    assert found["gpu_driver"] == {"ok": {"module": "", "library": ""}}
+    assert found["gpu_simulation"] == {"ok": ""}
+    assert b"gpu_questions()" not in probe_program(False).split(b"def main")[0]

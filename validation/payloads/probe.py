@@ -228,47 +228,6 @@ def disks() -> dict:
     return found
 
 
-SIMULATED = "/etc/klaster-lab/gpu/"
-"""In a rehearsal's node: recorded hardware; the real files of this machine are not a card's then."""
-
-
-def simulated(name: str) -> str | None:
-    """A file of the simulation, or None where nothing is simulated."""
-    return text(SIMULATED + name) if os.path.isdir(SIMULATED) else None
-
-
-def gpu_kernel() -> str:
-    """What NVIDIA's driver has written into the kernel log."""
-    recorded = simulated("kernel.log")
-    if recorded is None:
-        found = command("dmesg")
-        if found["status"] != 0:
-            raise RuntimeError(found["stderr"].strip())
-        recorded = found["stdout"]
-    return "\n".join(line for line in recorded.splitlines() if "NVRM:" in line)
-
-
-def gpu_driver() -> dict:
-    """Versions of the loaded kernel module and of the installed library; an empty text where there is none."""
-    recorded = simulated("driver.json")
-    if recorded is not None:
-        return json.loads(recorded)
-    module = text("/sys/module/nvidia/version").strip() if os.path.exists("/sys/module/nvidia/version") else ""
-    library = re.search(r"libnvidia-ml\.so\.1 .*=> (\S+)", command("ldconfig", "-p")["stdout"])
-    version = re.search(r"\.so\.(\d+\.[\d.]+)$", os.path.realpath(library.group(1))) if library else None
-    return {"module": module, "library": version.group(1) if version else ""}
-
-
-def gpu_questions() -> dict[str, Callable[[], object]]:
-    return {
-        "gpu_smi": lambda: command("nvidia-smi", "-q", "-x"),
-        "gpu_nvlink": lambda: command("nvidia-smi", "nvlink", "--status"),
-        "gpu_kernel": gpu_kernel,
-        "gpu_driver": gpu_driver,
-        "gpu_simulation": lambda: simulated("name") or "",
-    }
-
-
 def registry(host: str, port: int) -> dict:
     """Status of the registry's first page without an account and with the node's own (0: it has none)."""
     from http import client
@@ -294,10 +253,6 @@ def registry(host: str, port: int) -> dict:
         finally:
             link.close()
     return found
-
-
-GPU_DEADLINE_S = 15.0
-"""Without the persistence daemon each card takes seconds to wake."""
 
 
 def accounts(wanted: list) -> dict:
@@ -414,8 +369,9 @@ def main() -> None:
         questions[f"filesystem:{path}"] = lambda path=path: filesystem(path)
     if asked.get("registry"):
         questions["registry"] = lambda: registry(*asked["registry"])
-    gpus = gpu_questions() if asked.get("gpus") else {}
-    answers = ask_all({**questions, **gpus}, longer=dict.fromkeys(gpus, GPU_DEADLINE_S))
+    # On a node with GPUs probe_gpu.py stands before this file: both are one program.
+    gpus = globals()["gpu_questions"]() if asked.get("gpus") else {}
+    answers = ask_all({**questions, **gpus}, longer=dict.fromkeys(gpus, 15.0))  # each card takes seconds to wake
     answers["probe"] = {"ok": {"format": 1, "seconds": round(time.monotonic() - began, 2)}}
     json.dump(answers, sys.stdout, sort_keys=True)
     sys.stdout.flush()
