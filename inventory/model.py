@@ -188,7 +188,10 @@ class Mail(Spec):
 class Webhook(Spec):
     """A program that gets each alert as JSON (a chat, a pager)."""
 
-    url: WebAddress = Field(description="Where Alertmanager posts to; whoever knows the address may read it here.")
+    name: HostName = Field(description="What you call it.")
+    url: WebAddress | None = Field(
+        default=None, description='Where Alertmanager posts to; unset: the secret "webhook:NAME", for one with a token.'
+    )
 
 
 class Nightly(Spec):

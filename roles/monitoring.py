@@ -131,7 +131,15 @@ def exporter_config(cluster: Cluster) -> dict[str, object]:
     }
 
 
-def head_plan(cluster: Cluster, watch: Monitoring, password: str, smtp_password: str = "") -> Tree:
+@dataclass(frozen=True)
+class Receivers:
+    """What Alertmanager needs and the inventory does not hold: a mail account's password, addresses with a token."""
+
+    smtp_password: str = ""
+    webhook_urls: tuple[str, ...] = ()
+
+
+def head_plan(cluster: Cluster, watch: Monitoring, password: str, receivers: Receivers) -> Tree:
     """Prometheus with its targets and rules, Alertmanager with its receivers, the exporter."""
     values = {
         "ca_file": CA_FILE,
@@ -141,6 +149,7 @@ def head_plan(cluster: Cluster, watch: Monitoring, password: str, smtp_password:
         "interval_s": INTERVAL_S,
         "user": USER,
         "watch": watch,
+        "webhook_urls": receivers.webhook_urls,
     }
     exporter = (f"restart-{EXPORTER}",)
     config = json.dumps(exporter_config(cluster), indent=1, sort_keys=True) + "\n"
@@ -163,8 +172,8 @@ def head_plan(cluster: Cluster, watch: Monitoring, password: str, smtp_password:
         File("/etc/klaster/exporter.json", config, triggers=exporter),
         File(f"/etc/systemd/system/{EXPORTER}", render("monitoring", "exporter.service", {}), triggers=exporter),
     ]
-    if smtp_password:
-        files.append(_secret("/etc/prometheus/smtp.password", smtp_password, ("reload-alerts",)))
+    if receivers.smtp_password:
+        files.append(_secret("/etc/prometheus/smtp.password", receivers.smtp_password, ("reload-alerts",)))
     return Tree(tuple(files), (Directory(f"{DEPLOY_HOME}/last-run"),))
 
 
@@ -208,11 +217,13 @@ def access(store: SecretStore, cluster: Cluster, node: Node) -> Access:
 def _head_plan_here() -> Tree:
     cluster, store = site.cluster(), _store()
     watch = cluster.monitoring or Monitoring()
-    return head_plan(cluster, watch, store.password("monitoring"), _smtp_password(store, watch))
+    return head_plan(cluster, watch, store.password("monitoring"), _receivers(store, watch))
 
 
-def _smtp_password(store: SecretStore, watch: Monitoring) -> str:
-    return store.given("smtp") if any(mail.user for mail in watch.mail) else ""
+def _receivers(store: SecretStore, watch: Monitoring) -> Receivers:
+    smtp = store.given("smtp") if any(mail.user for mail in watch.mail) else ""
+    urls = tuple(webhook.url or store.given(f"webhook:{webhook.name}") for webhook in watch.webhooks)
+    return Receivers(smtp, urls)
 
 
 def deploy() -> None:
@@ -220,7 +231,7 @@ def deploy() -> None:
     if cluster.monitoring is None:
         return
     if _is_head(node):
-        _smtp_password(_store(), cluster.monitoring)  # missing: one line now, not a half-made head
+        _receivers(_store(), cluster.monitoring)  # missing: one line now, not a half-made head
     packages(name="Install exporters, Prometheus and Alertmanager", wanted=wanted_packages(node))
     configure(
         name="Run node_exporter and the agent",

@@ -26,7 +26,8 @@ def _content(tree: Tree, path: str) -> str:
 
 def _head(some: Cluster, smtp: str = "") -> Tree:
     assert some.monitoring is not None
-    return monitoring.head_plan(some, some.monitoring, "PASSWORD", smtp)
+    urls = tuple(webhook.url or "https://chat.example/TOKEN" for webhook in some.monitoring.webhooks)
+    return monitoring.head_plan(some, some.monitoring, "PASSWORD", monitoring.Receivers(smtp, urls))
 
 
 def test_every_node_is_a_target_by_its_address_and_name() -> None:
@@ -53,7 +54,7 @@ def test_nothing_listens_on_every_address() -> None:
 
 def test_secrets_are_not_for_everybody() -> None:
     """Whatever holds a key, a password, its hash or a webhook's token is readable for root and prometheus only."""
-    some = _watched(webhooks=(Webhook(url="https://chat.example/TOKEN"),))
+    some = _watched(webhooks=(Webhook(name="chat"),))
     files = [*_head(some, "SMTP").files, *monitoring.node_plan(some, some.node("head"), ACCESS).files]
     for file in files:
         if any(word in file.content for word in ("KEY", "PASSWORD", "$2b$", "TOKEN", "SMTP")):
@@ -64,7 +65,7 @@ def test_secrets_are_not_for_everybody() -> None:
 def test_people_and_programs_hear_of_alerts() -> None:
     """Each mail and each webhook of the inventory is in Alertmanager's receiver; a password only as a file."""
     mail = Mail(to="alex@example.org", sender="c@example.org", server="mail.example.org", user="c")
-    some = _watched(mail=(mail,), webhooks=(Webhook(url="https://chat.example/x"),))
+    some = _watched(mail=(mail,), webhooks=(Webhook(name="chat", url="https://chat.example/x"),))
     text = _content(_head(some, "SMTP"), "/etc/prometheus/alertmanager.yml")
     for words in ("to: alex@example.org", "smarthost: mail.example.org:587", "auth_password_file", "chat.example/x"):
         assert words in text
@@ -94,7 +95,7 @@ def test_the_agent_knows_what_its_node_must_have() -> None:
     ("make", "words"),
     [
         (lambda: Mail(to="alex", sender="c@x.org", server="m.x.org"), "not a mail address"),
-        (lambda: Webhook(url="chat.example/x"), "https://"),
+        (lambda: Webhook(name="chat", url="chat.example/x"), "https://"),
         (lambda: Monitoring(retention_days=0), "retention_days"),
     ],
 )
