@@ -117,6 +117,8 @@ def _furnish(plan: Plan, node: NodePlan, files: NodeFiles, mirrors: Mirrors) -> 
     (units / "lab-reboots.service").write_text(REBOOT_UNIT)
     (units / "reboot.target.wants" / "lab-reboots.service").symlink_to("../lab-reboots.service")
     (etc / "hostname").write_text(f"{node.name}\n")
+    # mmdebstrap leaves the machine's own in the image: a name server that no node can reach.
+    (etc / "resolv.conf").write_text("# The lab has no name server.\n")
     (etc / "machine-id").write_text(f"{uuid.uuid4().hex}\n")
     (etc / "hosts").write_text(
         f"127.0.0.1\tlocalhost\n127.0.1.1\t{node.name}\n::1\tlocalhost\n"
