@@ -84,8 +84,8 @@ def _trouble(lab: Lab, put: str, undo: str, alert: str, node: str = "n2") -> Non
         ("systemctl stop munge", "systemctl start munge", "ServiceDown", "n2"),
         ("nft delete table inet klaster", "nft -f /etc/klaster/firewall.nft", "FirewallOff", "n2"),
         (
-            "pkill -STOP -f prometheus-node-exporter",
-            "pkill -CONT -f prometheus-node-exporter",
+            "systemctl kill -s STOP prometheus-node-exporter",
+            "systemctl kill -s CONT prometheus-node-exporter",
             "TargetMissing",
             "n2",
         ),
