@@ -36,7 +36,7 @@ def check_run(options: Mapping[str, Any]) -> None:
         raise InventoryError("--limit and --exclude leave no node; name at least one")
     _check_accept(cluster, options.get("data") or ())
     if "debug-inventory" not in (options.get("operations") or ()):
-        _check_key(cluster)
+        check_key(cluster)
 
 
 def _chosen(cluster: Cluster, groups: Mapping[str, Sequence[Node]], option: str, patterns: Iterable[str]) -> set[str]:
@@ -59,7 +59,7 @@ def _check_accept(cluster: Cluster, data: Iterable[str]) -> None:
                 raise InventoryError(f'--data accept: no node "{name}" {nearest(name, [*names, "all"])}')
 
 
-def _check_key(cluster: Cluster) -> None:
+def check_key(cluster: Cluster) -> None:
     """pyinfra prints a traceback a host for a key file that is not there."""
     key = Path(cluster.ssh.key).expanduser() if cluster.ssh.key else None
     if key is not None and not key.is_file():

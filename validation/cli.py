@@ -114,9 +114,11 @@ def _known(option: str, value: str, valid: Sequence[str]) -> None:
 
 
 def _options(arguments: argparse.Namespace) -> RunOptions:
+    from inventory.guard import check_key
     from inventory.loading import load_cluster
 
     cluster = load_cluster(arguments.inventory)
+    check_key(cluster)
     nodes = tuple(cluster.node(name).name for name in _listed(arguments.nodes, "--nodes"))
     return RunOptions(
         inventory=arguments.inventory,

@@ -16,6 +16,12 @@ ROOT = Path(__file__).parents[2]
 LAB = str(ROOT / "inventory" / "lab.py")
 
 
+@pytest.fixture(autouse=True)
+def key_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lab's key is only there while the lab is up."""
+    monkeypatch.setattr("inventory.guard.check_key", lambda cluster: None)
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
     """Runs that would have been started."""
@@ -93,6 +99,20 @@ def test_a_wrong_inventory_is_exit_3(tmp_path: Path, capsys: pytest.CaptureFixtu
     captured = capsys.readouterr()
     assert "bad.py:2" in captured.err
     assert captured.err.count("\n") == 1
+
+
+def test_a_missing_key_is_not_the_nodes_fault(
+    tmp_path: Path, asked: list[RunOptions], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the inventory's key file no run begins: every node would look unreachable."""
+    monkeypatch.undo()
+    monkeypatch.setattr("validation.run.validate", asked.append)
+    text = Path(LAB).read_text(encoding="utf-8")
+    file = tmp_path / "lab.py"
+    file.write_text(text.replace('_STATE = "/var/lib/klaster-lab"', f'_STATE = "{tmp_path}"'), encoding="utf-8")
+    assert cli.main([str(file)]) == 3
+    assert f"{tmp_path}/id_ed25519 is not there" in capsys.readouterr().err
+    assert not asked
 
 
 def test_a_broken_validator_is_exit_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
