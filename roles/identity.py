@@ -30,6 +30,9 @@ PEOPLE, GROUPS, NODES = f"ou=people,{BASE}", f"ou=groups,{BASE}", f"cn=nodes,{BA
 NOBODY_LOGS_IN = "/usr/sbin/nologin"
 SSSD = {"ldap": ("sssd-ldap",), "ad": ("sssd-ad", "adcli"), "freeipa": ("sssd-ipa",)}
 KNOWN_WITHIN_S = 20
+# sssd starts the services of its file itself; Debian's sockets for the same ones would fail at every boot.
+_SOCKETS = " ".join(f"sssd-{name}.socket" for name in ("nss", "pam", "pam-priv", "ssh"))
+SOCKETS_OFF = f"systemctl -q disable --now {_SOCKETS} 2>/dev/null; systemctl reset-failed {_SOCKETS} 2>/dev/null"
 
 
 def wanted_packages(people: Ldap | Directory, node: Node) -> tuple[str, ...]:
@@ -226,7 +229,8 @@ def actions(cluster: Cluster) -> dict[str, str]:
         "pam-auth-update": "DEBIAN_FRONTEND=noninteractive pam-auth-update --package",
         "sshd-people": f"mkdir -p /run/sshd; sshd -t || {{ rm -f {conf}; exit 1; }}; "
         "! systemctl is-active -q ssh || systemctl reload ssh",
-        "sssd": f"systemctl daemon-reload; sss_cache -E 2>/dev/null; systemctl restart sssd && {{ {wait}; }}",
+        "sssd": f"systemctl daemon-reload; {SOCKETS_OFF}; sss_cache -E 2>/dev/null; "
+        f"systemctl restart sssd && {{ {wait}; }}",
     }
 
 
