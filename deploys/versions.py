@@ -10,6 +10,6 @@ from roles.facts.site import fast_connection
 
 fast_connection()
 hosts = list(host.state.inventory.get_active_hosts())
-if host is hosts[-1]:
+if host.name == hosts[-1].name:  # once, with everybody connected
     states = {other.name: other.get_fact(GpuFacts) for other in hosts}
     click.echo(gpu.versions_table(site.cluster(), states))
