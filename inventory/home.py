@@ -26,8 +26,8 @@ CLUSTER = Cluster(
     ),
     # The account that logs in to the nodes: root, or one that may use sudo without a password. And its private key.
     ssh=Ssh(user="root", key="~/.ssh/id_ed25519"),
-    # People, and the teams they are in: each gets an account on every node, logs in with their ssh key, and may take what
-    # their team may (docs/people.md). Keep a person's uid for ever: files belong to the number, not to the name.
+    # People, and the teams they are in: each gets an account on every node, logs in with their ssh key, and may take
+    # what their team may (docs/people.md). Keep a person's uid for ever: files belong to the number, not to the name.
     teams=(Team(name="family"),),
     users=(User(name="alex", uid=10_001, teams=("family",), administrator=True),),
     # A node with GPUs needs a CUDA build of torch. Make a lock of it (docs/weekend-guide.md says how), add TrainingEnv
