@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulator.network import Faults, Noise
 from tests.simulator.run import pairs_stage
-from validation.model import FanInRecord, WantedFanIn
+from validation.model import CellRecord, FanInRecord, WantedFanIn
 from validation.verdict import judge
 from validation.verdicts.bandwidth import judge_bandwidth
 from validation.verdicts.evidence import Evidence
@@ -92,3 +92,17 @@ def test_a_fan_in_is_asked_for_before_a_node_is_named() -> None:
     assert isinstance(wanted, WantedFanIn)
     assert (wanted.target, wanted.direction) == ("n2", "in")
     assert "n2" not in wanted.partners
+
+
+@pytest.mark.parametrize(("busy", "named"), [({"n1", "n2", "n3", "n4"}, {"n2"}), ({"n2"}, set())], ids=["all", "n2"])
+def test_good_controls_on_busy_processors_make_low_retests_count(busy: set[str], named: set[str]) -> None:
+    """Where the controls are as busy and good, a slow node is named; where only its own processors are busy, nobody."""
+    calm = Noise(host_starts=0.0, node_starts=0.0, sigma=0.01)
+    records, _ = pairs_stage(4, Faults(send={"n2": 0.4}, receive={"n2": 0.4}), calm, seed=1)
+    cells = [
+        record.model_copy(update={"idle_share": 0.02})
+        if isinstance(record, CellRecord) and {record.src, record.dst} & busy
+        else record
+        for record in records
+    ]
+    assert {culprit.subject for culprit in judge(cells).culprits} == named

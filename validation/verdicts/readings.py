@@ -55,6 +55,9 @@ class Readings:
         self.void_plan = frozenset() if self.small else self._void_plan()
         self._plan = {pair: self._plan_level(pair) for pair in self.pairs}
         self._controls = self._control_rounds()
+        self._withstood = frozenset(
+            r.round for r in self.all if r.purpose == "control" and r.share >= limits.CLEAR and r.idle_ok is False
+        )
 
     def scaled(self, factor: float) -> Readings:
         """The same readings relative to another level: 1.0 is then the fleet's own median."""
@@ -144,7 +147,13 @@ class Readings:
         if reading.share >= limits.CLEAR:
             return True
         control = self._control(reading.round)
-        return reading.idle_ok is True if control is None else control and reading.idle_ok is not False
+        if control is None:
+            return reading.idle_ok is True
+        return control and (reading.idle_ok is not False or self._withstood_around(reading.round))
+
+    def _withstood_around(self, number: int) -> bool:
+        """A control was good on processors just as busy: then it is not that which makes the reading low."""
+        return any(number + k in self._withstood for k in range(-NEAR_ROUNDS, NEAR_ROUNDS + 1))
 
     def _control(self, number: int) -> bool | None:
         """Whether the controls in or around a round were good; None without any."""
