@@ -55,6 +55,26 @@ def test_quick_trains_alone_together_and_in_turns() -> None:
     assert len(turns) == 1
 
 
+@pytest.mark.parametrize(("slow_turns", "turns"), [(0, 1), (1, 2), (9, 1 + training.SOLO_REPEATS)])
+def test_a_slow_solo_turn_is_repeated(slow_turns: int, turns: int) -> None:
+    """A turn that noise slowed gets another; a node that stays slow is not asked for ever; the others have one turn."""
+    left = slow_turns
+
+    def sometimes_slow(worker: Worker, command: Message) -> Message | Finding | None:
+        nonlocal left
+        answer = trained(worker, command)
+        if command["op"] == "train" and command["mode"] == "solo" and worker.node == "n2" and left:
+            left -= 1
+            assert isinstance(answer, dict)
+            answer["step_seconds"] = [0.04, 0.06]
+        return answer
+
+    fleet = ScriptedFleet(sometimes_slow)
+    training.run_training(fleet, "quick", fleet.records.append)
+    solos = [one.nodes[0] for one in records(fleet) if one.mode == "solo"]
+    assert {name: solos.count(name) for name in ("n1", "n2", "n3")} == {"n1": 1, "n2": turns, "n3": 1}
+
+
 def test_training_record_joins_the_ranks() -> None:
     """Loss is the mean over ranks, compute is the step without communication, and every node keeps its own hash."""
     fleet = ScriptedFleet(trained)

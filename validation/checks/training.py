@@ -20,6 +20,10 @@ STEPS = {"quick": 40, "standard": 100, "burn-in": 1000}
 SOLO_S = {"quick": 1.2, "standard": 3.0, "burn-in": 10.0}
 """A solo turn must last a second or more, or a throttled rank looks normal (verdict-method: measured)."""
 SOLO_STEPS_MIN, SOLO_STEPS_MAX = 20, 2000
+SOLO_REPEATS = 3
+"""A turn that looks slow is repeated so often: noise only slows down, so a node's best turn is what it can do."""
+SOLO_SLOW = 0.90
+"""Share of the best node's rate below which a turn is repeated; the judge's limit is a little lower."""
 REFERENCE_RANKS_MAX = 16
 """One process that stands for more ranks would take longer than the whole stage."""
 GROUP_TIMEOUT_S = 30.0
@@ -50,8 +54,12 @@ def run_training(fleet: Fleet, level: Level, emit: Emit) -> None:
     for count in world_sizes(len(fleet.compute_nodes), level):
         stage.ddp(count)
     steps = solo_steps(step_s, SOLO_S[level])
-    for node in fleet.compute_nodes:
-        stage.solo(node.name, steps)
+    turns = [turn for node in fleet.compute_nodes if (turn := stage.solo(node.name, steps))]
+    for _ in range(SOLO_REPEATS):
+        slow = slow_turns(turns)
+        turns += [turn for name in slow if (turn := stage.solo(name, steps))]
+        if not slow:
+            break
 
 
 def world_sizes(nodes: int, level: Level) -> list[int]:
@@ -68,6 +76,15 @@ def solo_steps(step_s: float | None, seconds: float) -> int:
     """Steps of a solo turn: the same number on every node, so that the results can be compared bit by bit."""
     steps = math.ceil(seconds / step_s) if step_s else SOLO_STEPS_MIN
     return max(SOLO_STEPS_MIN, min(SOLO_STEPS_MAX, steps))
+
+
+def slow_turns(turns: Sequence[TrainingRecord]) -> list[str]:
+    """Nodes whose best solo turn is still slow beside the best of all nodes, in the order of their first turn."""
+    best: dict[str, float] = {}
+    for turn in turns:
+        for node, times in turn.step_seconds.items():
+            best[node] = max(best.get(node, 0.0), turn.global_batch * len(times) / max(sum(times), 1e-9))
+    return [node for node, rate in best.items() if rate < SOLO_SLOW * max(best.values())]
 
 
 class TrainingStage:
@@ -98,8 +115,10 @@ class TrainingStage:
     def ddp(self, count: int) -> None:
         self._run(lambda: Plan("ddp", nodes, self._steps) if (nodes := self._fleet.compute_nodes[:count]) else None)
 
-    def solo(self, name: str, steps: int) -> None:
-        self._run(lambda: next((Plan("solo", (n,), steps) for n in self._fleet.compute_nodes if n.name == name), None))
+    def solo(self, name: str, steps: int) -> TrainingRecord | None:
+        return self._run(
+            lambda: next((Plan("solo", (n,), steps) for n in self._fleet.compute_nodes if n.name == name), None)
+        )
 
     def _run(self, make_plan: Callable[[], Plan | None]) -> TrainingRecord | None:
         """Do the plan; when ranks are lost meanwhile, the plan for the nodes that are left."""
