@@ -61,7 +61,7 @@ ALERTS = (
     # --- services
     Alert(
         "SlurmControllerDown",
-        "klaster_slurm_up == 0 or absent(klaster_slurm_up)",
+        "max(klaster_slurm_up) == 0 or absent(klaster_slurm_up)",
         "1m",
         "critical",
         "slurm",

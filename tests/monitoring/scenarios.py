@@ -136,6 +136,11 @@ SCENARIOS = (
     # services
     _one("SlurmControllerDown", 'klaster_slurm_up{job="klaster"}', steady(0)),
     Scenario("SlurmControllerDown: nobody says", {'klaster_slurm_up{job="klaster"}': None}, ("SlurmControllerDown",)),
+    Scenario(
+        "SlurmControllerDown: now no answer, now no metrics",
+        {'klaster_slurm_up{job="klaster"}': "1x80 0 stale 0 stale 0 stale 0 stale 0 stale 0"},
+        ("SlurmControllerDown",),
+    ),
     Scenario("SlurmControllerDown: a restart", {'klaster_slurm_up{job="klaster"}': f"1x88 0 1x{STEPS}"}),
     _one("SlurmdDown", UNIT.format("n1", "slurmd"), steady(0)),
     Scenario("SlurmdDown: a restart", {UNIT.format("n1", "slurmd"): f"1x88 0 1x{STEPS}"}),

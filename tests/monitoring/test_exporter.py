@@ -98,8 +98,10 @@ def test_slurm_is_asked_seldom(exporter: ModuleType, monkeypatch: pytest.MonkeyP
 
 def test_a_dead_controller_is_told(exporter: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """When slurmctld does not answer, that is what is said, and the rest of the page is there."""
-    monkeypatch.setattr(exporter, "ask", lambda *words: None)
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(exporter, "ask", lambda *words: asked.append(words))
     text = _page(exporter, _config(tmp_path))
+    assert len(asked) == 1, "each question waits for its deadline, and Prometheus gives up after ten seconds"
     assert "klaster_slurm_up 0.0" in text.splitlines()
     assert 'klaster_link_declared_bytes_per_second{node="n1"} 1.25e+08' in text
 
