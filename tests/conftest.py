@@ -15,14 +15,13 @@ LAB_INVENTORY = "inventory/lab.py"
 
 
 def pytest_configure() -> None:
-    """Property tests have no deadline an example: on a shared machine it would measure the neighbours."""
+    """Property tests have no deadline an example: on a shared machine it would measure the neighbours.
+
+    A shell starts its background jobs deaf to SIGINT, and so their children: tests of Ctrl-C must hear it.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     hypothesis.settings.register_profile("klaster", deadline=None)
     hypothesis.settings.load_profile("klaster")
-
-
-def pytest_configure() -> None:
-    """A shell starts its background jobs deaf to SIGINT, and so their children: tests of Ctrl-C must hear it."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
