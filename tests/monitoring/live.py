@@ -44,7 +44,8 @@ def write_inventory(folder: Path) -> Lab:
 def deploy(lab: Lab) -> str:
     """Run site.py; what it said."""
     python = str(ROOT / ".venv/bin/pyinfra")
-    return run([python, lab.inventory, "deploys/site.py", "-y"], timeout_s=900).stdout
+    done = run([python, lab.inventory, "deploys/site.py", "-y"], timeout_s=900)
+    return done.stdout + done.stderr
 
 
 def ask(lab: Lab, port: int, path: str) -> Any:
