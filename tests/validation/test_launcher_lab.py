@@ -100,7 +100,8 @@ def _check_training(trial: Trial) -> None:
     assert len(set(together.parameter_sha256.values())) == 1
     assert all(sum(times) > 0 for times in together.comm_seconds.values())
     solos = [one for one in trainings if one.mode == "solo"]
-    assert [one.nodes for one in solos] == [("n1",), ("n2",), ("n3",)]
+    # A turn that noise slowed is repeated, so there may be more of them.
+    assert [one.nodes for one in solos[:3]] == [("n1",), ("n2",), ("n3",)]
     hashes = {value for one in solos for value in one.parameter_sha256.values()}
     assert len(hashes) == 1, "the same work on the same processor gives the same bits"
 
