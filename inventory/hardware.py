@@ -88,9 +88,13 @@ class HardwareLock(_Found):
             remedy = "restore it from git, or delete it and run deploys/discover.py"
             raise InventoryError(f"{path}: this hardware lock can't be read ({what}); {remedy}") from None
 
+    @property
+    def text(self) -> str:
+        """The lock as its file holds it: stable, so that a change is a small diff."""
+        return json.dumps(self.model_dump(mode="json"), indent=1, sort_keys=True) + "\n"
+
     def save(self, path: Path) -> None:
         """Write then rename, so that a killed run leaves the old lock or the new one."""
-        text = json.dumps(self.model_dump(mode="json"), indent=1, sort_keys=True) + "\n"
         new = path.with_suffix(".new")
-        new.write_text(text, encoding="utf-8")
+        new.write_text(self.text, encoding="utf-8")
         new.replace(path)

@@ -70,7 +70,6 @@ def head_plan(cluster: Cluster, nightly: Nightly, lock: HardwareLock, private_ke
     root = FILES.parent
     inventory = inventory_path(cluster)
     document = json.dumps(on_head(cluster).model_dump(mode="json"), indent=1, sort_keys=True)
-    locked = json.dumps(lock.model_dump(mode="json"), indent=1, sort_keys=True) + "\n"
     values = {
         "account": DEPLOY_ACCOUNT,
         "at": nightly.at,
@@ -85,7 +84,7 @@ def head_plan(cluster: Cluster, nightly: Nightly, lock: HardwareLock, private_ke
     unit = "/etc/systemd/system/klaster-nightly"
     own = (
         File(inventory, render("nightly", "inventory.py", {"document": document})),
-        File(inventory.removesuffix(".py") + ".hardware.json", locked),
+        File(inventory.removesuffix(".py") + ".hardware.json", lock.text),
         File(KEY, private_key, "600", DEPLOY_ACCOUNT, DEPLOY_ACCOUNT),
         File(f"{SNAPSHOT}/nightly.py", program),
         File(f"{unit}.service", render("nightly", "nightly.service", values), triggers=("reload-units",)),

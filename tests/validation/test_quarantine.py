@@ -9,27 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inventory.hardware import FoundNode, HardwareLock
+from inventory.hardware import HardwareLock
+from tests.roles.sample import found
 from validation.model import CheckResult, Culprit, Judgement, Outcome
 from validation.quarantine import Action, apply_actions, drain_reason, node_certificate, plan_actions
 from validation.remote import Completed
 from validation.slurm_state import SlurmNode
 
-FOUND = FoundNode(
-    architecture="x86_64",
-    virtualisation="none",
-    distribution="debian",
-    release="13",
-    cpu_model="a processor",
-    sockets=1,
-    cores_per_socket=2,
-    threads_per_core=1,
-    memory_mib=4096,
-    gpus=(),
-    nics=(),
-    disks=(),
-    cgroup_controllers=(),
-)
+FOUND = found()
 LOCK = HardwareLock(nodes={"n1": FOUND, "n3": FOUND})
 CERTIFICATE = {"run_id": "r1", "issued_at": "2026-01-01T00:00:00Z", "expires_at": "2026-01-31T00:00:00Z"}
 OURS = "klaster:quarantine:uncertified run=none"
