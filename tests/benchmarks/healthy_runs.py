@@ -1,6 +1,7 @@
 """Healthy runs of the stages pairs and training in the lab, with and without spinning processes: the limits' origin.
 
-    python -m tests.benchmarks.healthy_runs inventory/lab.py --runs 50 --spinners 0
+    python -m tests.benchmarks.healthy_runs inventory/lab.py --runs 50 --spinners 0 --keep DIR
+    python -m tests.benchmarks.healthy_runs inventory/lab.py --again DIR      judge kept runs by the limits of now
 
 Nothing is wrong in these runs: whoever is blamed is a false alarm. The lab must be up and deployed. One fleet of
 workers serves all runs, as the start of torch is not what is measured.
@@ -27,6 +28,7 @@ from validation.checks.training import run_training
 from validation.launcher import Fleet, start_fleet
 from validation.model import CellRecord, Judgement, Record, RunRecord, StageRecord, TrainingRecord
 from validation.remote import connect_all
+from validation.run_folder import RunFolder
 from validation.verdict import judge
 
 
@@ -35,9 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("inventory")
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--spinners", type=int, default=0, help="processes that spin beside the runs")
+    parser.add_argument("--keep", type=Path, help="folder for the records of each run, results.jsonl in a folder a run")
+    parser.add_argument("--again", type=Path, help="measure nothing: read the runs kept there")
     options = parser.parse_args(arguments)
-    with spinning(options.spinners):
-        runs = measure(options.inventory, options.runs)
+    if options.again:
+        runs = [(records, judge(records)) for records in kept(options.again)]
+    else:
+        with spinning(options.spinners):
+            runs = measure(options.inventory, options.runs, options.keep)
     print(table(runs, load_cluster(options.inventory), options.spinners))
     return 0
 
@@ -54,7 +61,13 @@ def spinning(count: int) -> Iterator[None]:
             spinner.wait()
 
 
-def measure(inventory: str, count: int) -> list[tuple[list[Record], Judgement]]:
+def kept(folder: Path) -> Iterator[list[Record]]:
+    """The records of each run that --keep wrote below this folder."""
+    for results in sorted(folder.glob("*/results.jsonl")):
+        yield RunFolder(results.parent).records()
+
+
+def measure(inventory: str, count: int, keep: Path | None = None) -> list[tuple[list[Record], Judgement]]:
     """The records and the judgement of each run."""
     cluster = load_cluster(inventory)
     lock = HardwareLock.load(hardware_lock_path(inventory))
@@ -76,6 +89,11 @@ def measure(inventory: str, count: int) -> list[tuple[list[Record], Judgement]]:
             for number in range(count):
                 current.append([_head(cluster, lock, number)])
                 runs.append((current[-1], run_once(fleet, current[-1])))
+                if keep:
+                    folder = RunFolder(keep / f"{number:03}")
+                    folder.path.mkdir(parents=True)
+                    for record in current[-1]:
+                        folder.append(record)
                 said = ", ".join(f"{c.subject} {c.cause}" for c in runs[-1][1].culprits) or "nobody blamed"
                 print(f"run {number + 1} of {count}: {said}", file=sys.stderr, flush=True)
     for remote in remotes.values():

@@ -118,6 +118,16 @@ def test_error_of_a_pair_is_its_cell_and_renews_its_group() -> None:
     assert groups[2] == groups[3] != groups[0]
 
 
+def test_a_second_stage_takes_no_group_of_the_first() -> None:
+    """A world in between closed the groups on its members only: the same workers meet under new names."""
+    fleet = ScriptedFleet(healthy)
+    run(fleet)
+    first = {command["group"] for _, command in fleet.asked if command["op"] == "pair"}
+    fleet.asked.clear()
+    run(fleet)
+    assert not first & {command["group"] for _, command in fleet.asked if command["op"] == "pair"}
+
+
 def test_missing_answer_is_an_error_and_starts_the_workers_anew() -> None:
     """A pair that does not come back by the deadline has error cells, and no old worker is trusted again."""
     fleet = ScriptedFleet(

@@ -50,6 +50,7 @@ class PairsStage:
         self._fleet, self._emit = fleet, emit
         self._cut: set[Pair] = set()
         self._errors: dict[Pair, int] = {}
+        self._first_round = fleet.rounds
         self._last_round_end = 0.0
 
     def reach(self) -> None:
@@ -117,9 +118,12 @@ class PairsStage:
         }
 
     def _group(self, pair: Pair) -> str:
-        """Both ends make a group anew exactly when its name is new: after any error, or with new workers."""
+        """Both ends make a group anew exactly when its name is new: after any error, with new workers, in a new stage.
+
+        A world group closes the pair groups of its members only: what is left of an earlier stage has one end.
+        """
         a, b = _sorted(pair)
-        return f"pair/{self._fleet.generation}/{a}/{b}/{self._errors.get((a, b), 0)}"
+        return f"pair/{self._fleet.generation}/{self._first_round}/{a}/{b}/{self._errors.get((a, b), 0)}"
 
     def fan_in(self, wanted: WantedFanIn) -> bool:
         """Both partners with one target at once, beside one alone just before."""
