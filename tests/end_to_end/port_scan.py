@@ -13,9 +13,9 @@ import socket
 import sys
 import time
 
-AT_ONCE = 4000
+AT_ONCE = 16_000
 """Connections tried at the same time, if the limit of open files allows it."""
-WAIT_S = 2.0
+WAIT_S = 1.5
 """A firewall drops in silence: a port that said nothing for so long (one SYN and its repetition) counts as closed."""
 OPEN, ASKING = 0, (115, 11)
 

@@ -102,7 +102,7 @@ def test_a_second_deploy_changes_and_restarts_nothing(deployed: Lab, first: Cert
 def test_outside_only_ssh_answers(deployed: Lab, first: Certified) -> None:
     """Of all 65,535 TCP ports of every node, a stranger to the cluster's networks reaches ssh and nothing else."""
     addresses = [str(node.address) for node in deployed.cluster.nodes]
-    scan = deployed.lab("outside", "python3", "tests/end_to_end/port_scan.py", *addresses, timeout_s=400)
+    scan = deployed.lab("outside", "python3", "tests/end_to_end/port_scan.py", *addresses, timeout_s=600)
     assert sorted(scan.stdout.splitlines()) == sorted(f"{address} 22" for address in addresses)
 
 
