@@ -43,6 +43,13 @@ class RunFolder:
         return self.path / "metrics.prom"
 
     @property
+    def node_certificates(self) -> Path:
+        return self.path / "certificates"
+
+    def node_certificate(self, node: str) -> Path:
+        return self.node_certificates / f"{node}.json"
+
+    @property
     def logs(self) -> Path:
         return self.path / "logs"
 
