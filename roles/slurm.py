@@ -27,6 +27,8 @@ from roles.operations.tree import Directory, File, Tree
 
 QUARANTINE = drain_reason("quarantine", "uncertified", "none")
 REGISTER_DEADLINE_S = 60
+HEALTH_CHECK = "/usr/local/lib/klaster/health/check"
+"""Put there by the role health, before Slurm looks for it."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ def controller_plan(cluster: Cluster, lock: HardwareLock) -> Tree:
     values = {
         "cluster": cluster,
         "nodes": nodes,
+        "health_check": HEALTH_CHECK,
         "cgroups": with_cgroups(node.found for node in nodes),
         "cpusets": all("cpuset" in node.found.cgroup_controllers for node in nodes),
         "gpus": any(node.gpus for node in nodes),
