@@ -128,9 +128,9 @@ def main(words: list[str]) -> int:
     wrong = [(name, answer["cause"], answer["seen"]) for name, answer in found.items() if "cause" in answer]
     did, drained = drain(config, why, wrong[0][0], wrong[0][1]) if wrong else ("", False)
     for name, cause, seen in wrong:
-        syslog.syslog(syslog.LOG_ERR, f"klaster-health ({why}): {name}: {cause}: {seen}")
+        syslog.syslog(syslog.LOG_ERR, f"{why}: {name}: {cause}: {seen}")
     if wrong:
-        syslog.syslog(syslog.LOG_ERR, f"klaster-health ({why}): {did}")
+        syslog.syslog(syslog.LOG_ERR, f"{why}: {did}")
     write_result({"at": time.time(), "why": why, "seconds": round(seconds, 3), "checks": found, "did": did})
     return DRAINED if drained else 0
 
@@ -144,8 +144,9 @@ def write_result(document: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     status = 0
+    syslog.openlog("klaster-health")
     try:
         status = main(sys.argv[1:])
     except Exception as error:
-        syslog.syslog(syslog.LOG_ERR, f"klaster-health broke, which says nothing about the node: {error!r}")
+        syslog.syslog(syslog.LOG_ERR, f"the check broke, which says nothing about the node: {error!r}")
     os._exit(status)  # a check that hangs on a dead file server is left behind
