@@ -16,6 +16,8 @@ from validation.run_options import UsageError
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from validation.signing import Signer
+
 EXIT_STATUS = {Outcome.PASS: 0, Outcome.FAIL: 1}
 EXIT_UNDECIDED = 2
 
@@ -41,39 +43,35 @@ class Finished:
 def finish(folder: RunFolder, key: Ed25519PrivateKey | None = None) -> Finished:
     """Judge what the folder holds and write certificates, report and metrics; reads no clock, contacts nobody.
 
-    Certificates are signed with `key`; without one they keep the signature that they had, as long as it fits.
+    Certificates are signed with `key`; without one they get the signature that the run left, as long as it fits.
     """
     from validation.certificate import build_certificate, certificate_json
     from validation.metrics import render_metrics
     from validation.report import render_report
+    from validation.signing import Signer
     from validation.verdict import judge
 
     records = folder.records()
     judgement = judge(records)
-    certificate = _signed(build_certificate(records, judgement, folder.results_sha256()), folder.certificate, key)
+    signer = Signer(key, folder.signatures)
+    certificate = signer.signed("certificate", build_certificate(records, judgement, folder.results_sha256()))
     text = certificate_json(certificate)
     folder.write(folder.certificate, text)
-    own = _write_node_certificates(folder, certificate, key)
+    own = _write_node_certificates(folder, certificate, signer)
+    if key:
+        folder.write(folder.signatures, signer.text)
     folder.write(folder.report, render_report(records, judgement, certificate))
     folder.write(folder.metrics, render_metrics(certificate, records))
     return Finished(judgement, certificate, text, own)
 
 
-def _signed(document: dict[str, Any], path: Path, key: Ed25519PrivateKey | None) -> dict[str, Any]:
-    from validation.signing import kept_signature, sign
-
-    return sign(document, key) if key else kept_signature(path, document)
-
-
-def _write_node_certificates(
-    folder: RunFolder, certificate: dict[str, Any], key: Ed25519PrivateKey | None
-) -> dict[str, str]:
+def _write_node_certificates(folder: RunFolder, certificate: dict[str, Any], signer: Signer) -> dict[str, str]:
     """Write one for each node that passed, and take away those of nodes that by this judgement do not."""
     from validation.certificate import certificate_json
     from validation.certificate_node import node_certificates
 
     texts = {
-        name: certificate_json(_signed(document, folder.node_certificate(name), key))
+        name: certificate_json(signer.signed(f"certificates/{name}", document))
         for name, document in node_certificates(certificate).items()
     }
     folder.node_certificates.mkdir(exist_ok=True)

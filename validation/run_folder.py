@@ -43,6 +43,11 @@ class RunFolder:
         return self.path / "metrics.prom"
 
     @property
+    def signatures(self) -> Path:
+        """The certificates' signatures, so that judging again without the key gives the same bytes."""
+        return self.path / "signatures.json"
+
+    @property
     def node_certificates(self) -> Path:
         return self.path / "certificates"
 

@@ -108,17 +108,41 @@ def fingerprint(key: Ed25519PublicKey) -> str:
     return "SHA256:" + base64.b64encode(hashlib.sha256(_raw(key)).digest()).decode().rstrip("=")
 
 
-def kept_signature(path: Path, document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with the signature that the file at `path` has, if that fits this document too; else without.
+class Signer:
+    """Signs the documents of a run, with the key or with the signatures that the run left in its folder.
 
-    So a run that is judged again keeps its certificate byte for byte, and one that reads otherwise now is unsigned.
+    So a run that is judged again keeps its certificates byte for byte, and one that reads otherwise now is unsigned.
     """
+
+    def __init__(self, key: Ed25519PrivateKey | None, path: Path) -> None:
+        self._key, self._path = key, path
+        self._signatures: dict[str, Any] = {} if key else _kept(path)
+
+    def signed(self, name: str, document: Mapping[str, Any]) -> dict[str, Any]:
+        """The document `name` with a signature; as it is if there is neither a key nor a signature that fits."""
+        if self._key:
+            found = sign(document, self._key)
+            self._signatures[name] = found["signature"]
+            return found
+        candidate = {**document, "signature": self._signatures.get(name)}
+        try:
+            signer_of(candidate)
+        except BadSignature:
+            return dict(document)
+        return candidate
+
+    @property
+    def text(self) -> str:
+        """What is kept of them beside the run's results."""
+        return json.dumps(self._signatures, indent=1, sort_keys=True) + "\n"
+
+
+def _kept(path: Path) -> dict[str, Any]:
     try:
-        signature = json.loads(path.read_text(encoding="utf-8"))["signature"]
-        signer_of({**document, "signature": signature})
-    except (OSError, ValueError, KeyError, TypeError, BadSignature):
-        return dict(document)
-    return {**document, "signature": signature}
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _raw(key: Ed25519PublicKey) -> bytes:

@@ -25,7 +25,7 @@ from validation.certificate_node import node_certificates
 from validation.cli import main
 from validation.outcome import finish
 from validation.run_folder import RunFolder
-from validation.signing import BadSignature, NoKey, kept_signature, sign, signer_of, signing_key
+from validation.signing import BadSignature, NoKey, Signer, sign, signer_of, signing_key
 from validation.verify import verify
 
 NOW = datetime(2026, 10, 10, tzinfo=UTC)
@@ -330,9 +330,12 @@ def test_judged_again_a_certificate_keeps_its_signature(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     assert first.certificate_text == again.certificate_text
     signer_of(json.loads(first.certificate_text))
-    assert kept_signature(folder.certificate, {**first.certificate, "signature": None}) == first.certificate
-    other = kept_signature(folder.certificate, {**first.certificate, "verdict": "FAIL", "signature": None})
-    assert other["signature"] is None
+    folder.certificate.unlink()
+    assert finish(folder).certificate_text == first.certificate_text
+    other = {**first.certificate, "verdict": "FAIL", "signature": None}
+    assert Signer(None, folder.signatures).signed("certificate", other) == other
+    folder.signatures.write_text("[")
+    assert finish(folder).certificate["signature"] is None
 
 
 @pytest.mark.parametrize(
