@@ -13,6 +13,8 @@ from tests.validation.sample_run import SAMPLES, write
 
 pytestmark = pytest.mark.skipif(find() is None, reason=f"no Chromium on this machine: {INSTALL}")
 BLAMED = ("slow", "cut", "hang", "hostile", "large")
+UNTRAINED = ("cut", "hang")
+"""Runs that ended before a figure could be drawn; their matrix is a table."""
 SIZES = {"desk": DESK, "phone": PHONE}
 
 PICTURES = """[...document.querySelectorAll('svg')].map(svg => {
@@ -54,12 +56,12 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(params=SIZES)
+@pytest.fixture(params=SIZES, scope="module")
 def size(request: pytest.FixtureRequest) -> tuple[int, int]:
     return SIZES[request.param]
 
 
-@pytest.fixture(params=SAMPLES)
+@pytest.fixture(params=SAMPLES, scope="module")
 def page(request: pytest.FixtureRequest, browser: Browser, samples: Path, size: tuple[int, int]) -> Iterator[Page]:
     """One sample's report, opened at one size; `name` is the sample's."""
     opened = browser.open(samples / f"{request.param}.html", size)
@@ -83,11 +85,12 @@ def test_it_is_silent_and_asks_nobody(page: Page) -> None:
 def test_every_picture_is_drawn_within_the_page(page: Page, size: tuple[int, int]) -> None:
     """Each SVG has an extent and marks in it, and nothing makes the page wider than the screen."""
     pictures: list[dict[str, Any]] = page.ask(PICTURES)
-    assert pictures or page.name == "cut"  # type: ignore[attr-defined] # nothing was trained: nothing is drawn
+    assert pictures or page.name in UNTRAINED  # type: ignore[attr-defined]
     for picture in pictures:
         assert picture["width"] > 100
         assert picture["height"] > 40
-        assert picture["drawn"] > 3
+        assert picture["drawn"] > 1
+        assert picture["right"] <= size[0]
     assert page.ask("document.documentElement.scrollWidth") <= size[0]
 
 
