@@ -7,7 +7,7 @@ from pathlib import Path
 
 from inventory import drain_policy
 from inventory.hardware import SIMULATED, HardwareLock
-from inventory.model import Cluster, Node
+from inventory.model import DEPLOY_ACCOUNT, Cluster, Node
 from roles.facts import site
 from roles.operations.configure import configure
 from roles.operations.template import FILES, render
@@ -45,7 +45,7 @@ def plan(cluster: Cluster, node: Node, lock: HardwareLock) -> Tree:
             *(File(f"{FOLDER}/{name}", program) for name, program in programs.items()),
             File(f"{FOLDER}/drain_policy.py", policy),
             File("/etc/klaster/health.json", asked),
-            File(f"{FOLDER}/check", render("health", "check", {"folder": FOLDER}), "755"),
+            File(f"{FOLDER}/check", render("health", "check", {"folder": FOLDER, "account": DEPLOY_ACCOUNT}), "755"),
         ),
         (Directory("/etc/klaster"), Directory(str(Path(FOLDER).parent)), Directory(FOLDER)),
     )

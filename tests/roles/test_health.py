@@ -110,9 +110,11 @@ def test_only_a_drained_node_keeps_a_job_out(tmp_path: Path, status: int, contex
     """Slurm drains for any other status, with a reason of its own: a broken program must not look unhealthy."""
     (tmp_path / "health.py").write_text(f"import sys\nsys.exit({status})\n")
     script = tmp_path / "check"
-    script.write_text(render("health", "check", {"folder": str(tmp_path)}))
+    script.write_text(render("health", "check", {"folder": str(tmp_path), "account": "klaster"}))
     environment = {"PATH": os.environ["PATH"]} | ({"SLURM_SCRIPT_CONTEXT": context} if context else {})
     assert subprocess.run(["/bin/sh", str(script)], env=environment, check=False).returncode == expected
+    certifies = environment | {"SLURM_JOB_USER": "klaster"}
+    assert subprocess.run(["/bin/sh", str(script)], env=certifies, check=False).returncode == 0
     (tmp_path / "health.py").unlink()
     assert subprocess.run(["/bin/sh", str(script)], env=environment, stderr=-3, check=False).returncode == 0
 
