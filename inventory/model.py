@@ -12,6 +12,7 @@ from inventory.cards import GenerationName
 from inventory.containers import Containers as Containers  # noqa: PLC0414 - inventories import it from here
 from inventory.containers import Registry as Registry  # noqa: PLC0414 - inventories import it from here
 from inventory.crosschecks import check_cluster
+from inventory.drain_policy import DRAIN_SHARE
 from inventory.errors import InventoryError, nearest
 from inventory.gpu_stack import GpuStack as GpuStack  # noqa: PLC0414 - inventories import it from here
 from inventory.people import Directory as Directory  # noqa: PLC0414 - inventories import these from here
@@ -143,6 +144,16 @@ class Slurm(Spec):
     )
     preempt: Literal["off", "requeue", "cancel"] = Field(
         default="off", description="What becomes of a running job that one of a partition of higher priority needs."
+    )
+    health: Switch = Field(
+        default=True, description="Check idle nodes every five minutes, and each node before and after a job."
+    )
+    drain_share: float = Field(
+        default=DRAIN_SHARE,
+        strict=True,
+        gt=0,
+        le=1,
+        description="Nothing more is drained by itself once this share of the compute nodes is out of service.",
     )
     controller_port: Port = Field(default=6817, description="Port of slurmctld.")
     node_port: Port = Field(default=6818, description="Port of slurmd.")

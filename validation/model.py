@@ -80,6 +80,7 @@ class NodeCheckRecord(Frozen):
     evidence: str = ""
     remedy: str = ""
     advice: str = ""
+    facts: dict[str, str] = Field(default={}, description="What else is kept for the certificate, e.g. versions.")
 
 
 class ReachRecord(Frozen):

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from inventory.hardware import HardwareLock
 from inventory.loading import hardware_lock_path, load_cluster
@@ -26,6 +27,9 @@ from validation.run_lock import ClusterLocked, run_lock
 from validation.run_options import RunOptions, UsageError
 from validation.run_stages import Run, run_record, run_stages, skip_the_rest, states_of
 from validation.slurm_state import busy_nodes, choose_launcher, read_states
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 EXIT_INTERRUPTED = 130
 BUSY_POLL_S = 5.0
@@ -76,7 +80,7 @@ def _validate(run: Run, started: datetime, stack: ExitStack) -> int:
         skip_the_rest(run, "interrupted")
         run.progress.step("run", "interrupted: nothing is left on the nodes; judging what was measured")
     collect_journals(run.folder.logs, run.folder.records(), run.remotes, run.began)
-    finished = finish(run.folder)
+    finished = finish(run.folder, _signing_key(run))
     run.folder.point_latest()
     told = [] if run.interrupted else _quarantine(run, finished)
     if not (run.interrupted or run.options.partial):
@@ -151,10 +155,22 @@ def _quarantine(run: Run, finished: Finished) -> list[str]:
         run.run_id,
         nodes=[node.name for node in run.nodes if "compute" in node.roles],
         all_stages=run.options.all_stages,
+        drain_share=run.cluster.slurm.drain_share,
     )
-    told = apply_actions(actions, controller, finished.certificate, run.lock)
+    told = apply_actions(actions, controller, run.remotes, finished.node_certificates)
     (run.folder.logs / "slurm.txt").write_text("\n".join(told) + "\n", encoding="utf-8")
     return told
+
+
+def _signing_key(run: Run) -> Ed25519PrivateKey | None:
+    """The cluster's key, or None with a line about why the certificates will not be signed."""
+    from validation.signing import NoKey, signing_key
+
+    try:
+        return signing_key(run.options.inventory)
+    except NoKey as error:
+        run.progress.step("run", f"the certificates are not signed: {error}")
+        return None
 
 
 def _published(run: Run) -> list[str]:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
+from inventory.drain_policy import is_ours
+
 if TYPE_CHECKING:
     from validation.remote import Remote
 
-OURS = "klaster:"
-"""Reasons that start so were set by this product; only those are ever lifted."""
 BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 NOT_IN_SERVICE = frozenset({"DRAIN", "DOWN", "FAIL", "NOT_RESPONDING", "UNKNOWN", "MAINT", "POWERED_DOWN", "FUTURE"})
 
@@ -34,7 +34,7 @@ class SlurmNode(BaseModel):
     @property
     def ours(self) -> bool:
         """Drained by this product."""
-        return self.drained and self.reason.startswith(OURS)
+        return self.drained and is_ours(self.reason)
 
     @property
     def settled(self) -> bool:

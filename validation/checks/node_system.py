@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from validation.checks.node import (
     Finding,
     ProbeError,
@@ -133,7 +135,7 @@ def shared_memory(subject: Subject) -> Finding:
 
 def versions(subject: Subject) -> Finding:
     """torch, numpy, Python and Slurm as the peers have them; another kernel is advice (a reboot is due somewhere)."""
-    fleet = {name: _versions(subject.fleet.subject(name)) for name in subject.fleet.probes}
+    fleet = {name: versions_of(subject.fleet.subject(name)) for name in subject.fleet.probes}
     mine = fleet[subject.name]
     measured = ", ".join(f"{what} {version}" for what, version in mine.items() if version)
     required = "the same as the other nodes"
@@ -154,16 +156,19 @@ def versions(subject: Subject) -> Finding:
     kernels = {name: found["kernel"] for name, found in fleet.items()}
     differs = odd_one_out(kernels, subject.name) is not None
     advice = f"kernels differ ({', '.join(sorted(set(kernels.values())))}): reboot into one" if differs else ""
-    return passed(measured, required, "peers", advice=advice)
+    return replace(passed(measured, required, "peers", advice=advice), facts=mine)
 
 
-def _versions(subject: Subject) -> dict[str, str]:
+def versions_of(subject: Subject) -> dict[str, str]:
+    """The version set of a node: a certificate is void when it changes."""
     found = answer(subject.probe, "versions")
     try:
         slurm = output(subject.probe, "slurm_version").split()[-1]
     except ProbeError:
         slurm = ""
-    return {**found, "slurm": slurm, "kernel": answer(subject.probe, "system")["kernel"]}
+    driver = "" if problem(subject.probe, "gpu_driver") else str(answer(subject.probe, "gpu_driver")["module"])
+    found = {**found, "slurm": slurm, "kernel": answer(subject.probe, "system")["kernel"]}
+    return {**found, "driver": driver} if driver else found
 
 
 def packages(subject: Subject) -> Finding:

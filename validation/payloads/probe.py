@@ -371,6 +371,8 @@ def main() -> None:
         questions["registry"] = lambda: registry(*asked["registry"])
     # On a node with GPUs probe_gpu.py stands before this file: both are one program.
     gpus = globals()["gpu_questions"]() if asked.get("gpus") else {}
+    if asked.get("only"):
+        questions, gpus = ({n: f for n, f in some.items() if n in asked["only"]} for some in (questions, gpus))
     answers = ask_all({**questions, **gpus}, longer=dict.fromkeys(gpus, 15.0))  # each card takes seconds to wake
     answers["probe"] = {"ok": {"format": 1, "seconds": round(time.monotonic() - began, 2)}}
     json.dump(answers, sys.stdout, sort_keys=True)
