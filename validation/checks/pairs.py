@@ -10,10 +10,10 @@ from validation.checks.reach import probe_reach
 from validation.launch_ranks import Message
 from validation.launcher import Emit, Fleet
 from validation.model import CellRecord, FanInRecord, Judgement, Level, WantedFanIn, WantedRound
-from validation.schedule import plan_rounds
+from validation.schedule import leaves_of, plan_rounds
 
 Pair = tuple[str, str]
-Purpose = Literal["plan", "retest", "control", "fleet"]
+Purpose = Literal["plan", "retest", "control", "fleet", "leaf"]
 
 MESSAGE_S = 0.13
 """A message takes so long at the declared speed: long against a shaper's burst, short enough for many rounds."""
@@ -34,7 +34,7 @@ def run_pairs(fleet: Fleet, level: Level, emit: Emit, judge_now: Callable[[], Ju
     """Emit ReachRecords, CellRecords and FanInRecords; go on as long as `judge_now().wanted` is not empty."""
     stage = PairsStage(fleet, emit)
     stage.reach()
-    for pairs in plan_rounds([node.name for node in fleet.nodes], level):
+    for pairs in plan_rounds([node.name for node in fleet.nodes], level, leaves_of(fleet.nodes)):
         stage.measure(pairs, "plan")
     for _ in range(MOST_EXTRA_ROUNDS):
         wanted = judge_now().wanted

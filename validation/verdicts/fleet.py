@@ -6,9 +6,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from validation.model import WantedRound
-from validation.schedule import circle_rounds
+from validation.schedule import MEDIUM_FLEET, circle_rounds
 from validation.verdicts import limits
-from validation.verdicts.readings import Reading
+from validation.verdicts.evidence import Directed
+from validation.verdicts.readings import Reading, Readings
 from validation.verdicts.retests import Decision, decide, undirected
 from validation.verdicts.suspects import Unit, pair_of, partners_of
 
@@ -35,14 +36,23 @@ def judge_fleet(locator: Locator) -> None:
 
 def _missing_rounds(locator: Locator, done: int) -> list[WantedRound]:
     """What is missing of three circles (few nodes) or three rounds (many); at most one circle at a time."""
-    nodes, known = locator.readings.nodes, {undirected(pair) for pair in locator.readings.pairs}
-    kept = [tuple(p for p in pairs if undirected(p) in known) for pairs in circle_rounds(nodes)]
-    circle = [pairs for pairs in kept if pairs]
+    circle = _circle(locator.readings)
     needed = limits.FLEET_ROUNDS * (len(circle) if _few(locator) else 1)
     return [
         WantedRound(purpose="fleet", pairs=circle[number % len(circle)], spacing_s=limits.SPACING_S)
         for number in range(done, min(needed, done + len(circle)))
     ]
+
+
+def _circle(readings: Readings) -> list[tuple[Directed, ...]]:
+    """Rounds in which all nodes meet: of the circle, or in a fleet that measured a part of it, of the plan."""
+    known = {undirected(pair) for pair in readings.pairs}
+    if len(readings.nodes) <= MEDIUM_FLEET:
+        rounds = [tuple(p for p in pairs if undirected(p) in known) for pairs in circle_rounds(readings.nodes)]
+    else:
+        planned = [{undirected(r.pair) for r in found if r.purpose == "plan"} for found in readings.by_round.values()]
+        rounds = [tuple(sorted(pairs)) for pairs in planned]
+    return [pairs for pairs in rounds if pairs]
 
 
 def _few(locator: Locator) -> bool:

@@ -36,6 +36,14 @@ STEADY = 1.15
 """Largest q90/q50 of the fleet's round medians in which a lasting cause is believed."""
 BUSY_IDLE_SHARE = 0.10
 """Below this idle share of the processors the host is busy, and a slow reading proves nothing."""
+LEAF_GOOD = 0.40
+"""Below this share of good pairs across, a node speaks against its leaf; up to it of low ones a leaf round is good."""
+LEAF_NODES_LOW = 0.60
+"""More than this share of a leaf's nodes must be low across before the leaf is suspected instead of them."""
+LEAF_LOW = 0.80
+"""Share of low readings that makes a whole-leaf round speak against the leaf."""
+LEAF_ROUNDS = 2
+"""Spaced whole-leaf rounds that name or clear a leaf."""
 VOID_SHARE = 0.30
 """A plan round with a share of low readings this far above the median round (and above this share) is void."""
 FAN_IN_VOTES = 2

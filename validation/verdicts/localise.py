@@ -40,6 +40,7 @@ class Locator:
     def __init__(self, readings: Readings, evidence: Evidence, *, fan_ins: bool, scale: float = 1.0) -> None:
         self.readings, self.evidence, self.fan_ins, self.scale = readings, evidence, fan_ins, scale
         self.first = suspects(readings)
+        self._suspected = {unit.node for unit in self.first}
         self.found = Located()
         self.cleared: set[Unit] = set()
         self.needs: list[Need] = []
@@ -80,7 +81,8 @@ class Locator:
 
     def telling_pairs(self, unit: Unit) -> list[Directed]:
         """Pairs with partners that are clear in their direction; with any partner where none is."""
-        pairs = [pair_of(unit, partner) for partner in partners_of(unit, self.readings)]
+        every = [pair_of(unit, partner) for partner in partners_of(unit, self.readings)]
+        pairs = [pair for pair in every if not self.readings.thin(pair)] or every
         return [pair for pair in pairs if not self.first.intersection(set(ends(pair)) - {unit})] or pairs
 
     def _need(self, unit: Unit) -> Need:
@@ -114,7 +116,7 @@ class Locator:
         return [p for p in partners_of(unit, self.readings) if self._is_clear(p)]
 
     def _is_clear(self, node: str) -> bool:
-        return not any(unit.node == node for unit in self.first)
+        return node not in self._suspected
 
     # --- links ---------------------------------------------------------------------------------------------------
 
