@@ -224,7 +224,7 @@ class Culprit(Frozen):
 
 
 class WantedRound(Frozen):
-    """Pairs (disjoint, so that they do not disturb each other) to be measured at the same time, both directions."""
+    """Disjoint pairs to be measured at the same time, both directions; the first of each sends first."""
 
     want: Literal["round"] = "round"
     purpose: Literal["retest", "control", "fleet", "leaf"]

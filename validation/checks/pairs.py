@@ -69,7 +69,7 @@ class PairsStage:
         return self.measure(wanted.pairs, wanted.purpose, wanted.controls)
 
     def measure(self, pairs: Sequence[Pair], purpose: Purpose, controls: Sequence[Pair] = ()) -> bool:
-        """One round, both directions of every pair, all pairs at the same time; False if there was none to measure."""
+        """One round, all pairs at the same time, the first of each sends first; False if there was none to measure."""
         control = {_sorted(pair) for pair in controls}
 
         def attempt() -> bool:
@@ -89,8 +89,8 @@ class PairsStage:
         commands: dict[int, Message] = {}
         for a, b in pairs:
             shared = self._command("pair", (a, b), round=number, seed=number + 1)
-            commands[fleet.lead(a).rank] = {**shared, "peer": fleet.lead(b).peer()}
-            commands[fleet.lead(b).rank] = {**shared, "peer": fleet.lead(a).peer()}
+            commands[fleet.lead(a).rank] = {**shared, "peer": fleet.lead(b).peer(), "leads": True}
+            commands[fleet.lead(b).rank] = {**shared, "peer": fleet.lead(a).peer(), "leads": False}
         answers = fleet.ask("pairs", commands, timeout_s=ROUND_TIMEOUT_S)
         for a, b in pairs:
             ends = {name: answers.get(fleet.lead(name).rank, _NO_ANSWER) for name in (a, b)}

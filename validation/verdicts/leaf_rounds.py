@@ -28,7 +28,7 @@ def leaf_round(
         if pairs and len(own[leaf]) > len(free):
             continue
         for node in own[leaf][: len(free)]:
-            pairs.append(undirected((node, free.pop(0))))
+            pairs.append((node, free.pop(0)))  # the first sends first: so all load their uplinks at the same time
     if not pairs:
         return []
     spacing_s = min(limits.SPACING_AT_MOST_S, limits.SPACING_S * (1 + done // 2))

@@ -149,7 +149,8 @@ class _Finder:
         by_node: dict[str, list[Directed]] = defaultdict(list)
         for pair in pairs:
             by_node[pair[own]].append(pair)
-        return self._most_are_low(list(by_node.values()))
+        alone = len({pair[1 - own] for pair in pairs}) < LEAF_NODES
+        return not alone and self._most_are_low(list(by_node.values()))
 
     def _low_nodes(self, pairs: Sequence[Directed], *, both: bool) -> bool:
         by_node: dict[str, list[Directed]] = defaultdict(list)
