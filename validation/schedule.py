@@ -64,7 +64,7 @@ def plan_rounds(nodes: Sequence[str], level: Level, leaves: Mapping[str, str] | 
     inside, across = _inside(groups), _across(groups)
     if times:
         return [*inside, *(pairs for turns in across for pairs in turns)] * times
-    return [*_spread(inside, INTRA_ROUNDS), *_spread_across(across, ROUNDS_WITHOUT_CIRCLE - INTRA_ROUNDS)]
+    return _mixed(_spread(inside, INTRA_ROUNDS), _spread_across(across, ROUNDS_WITHOUT_CIRCLE - INTRA_ROUNDS))
 
 
 def leaves_of(nodes: Iterable[Node]) -> dict[str, str]:
@@ -101,6 +101,14 @@ def _meetings(a: Sequence[str], b: Sequence[str]) -> list[Round]:
     return [
         tuple((node, many[(seat + turn) % len(many)]) for seat, node in enumerate(few)) for turn in range(len(many))
     ]
+
+
+def _mixed(inside: Sequence[Round], across: Sequence[Round]) -> list[Round]:
+    """Those inside between those across, so that an episode of noise does not look like bad uplinks."""
+    found = list(across)
+    for number, pairs in enumerate(inside):
+        found.insert(1 + 3 * number, pairs)
+    return found
 
 
 def _spread(rounds: Sequence[Round], count: int) -> list[Round]:

@@ -82,12 +82,13 @@ def test_a_circle_on_equal_leaves_costs_no_round_more() -> None:
 
 @pytest.mark.parametrize(("count", "size"), [(64, 8), (512, 32), (1000, 40), (24, 12), (27, 9)])
 def test_a_large_fleet_on_leaves_goes_twice_inside_and_four_times_across(count: int, size: int) -> None:
-    """Level quick: two rounds inside, four across, in which no leaf has pairs of its own; no pair twice."""
+    """Level quick: two rounds inside among four across, in which no leaf has pairs of its own; no pair twice."""
     of = leaves(count, size)
     rounds = plan_rounds([f"n{number}" for number in range(count)], "quick", of)
     inside = [all(of[a] == of[b] for a, b in pairs) for pairs in rounds]
     across = [all(of[a] != of[b] for a, b in pairs) for pairs in rounds]
-    assert (inside, across) == ([True] * 2 + [False] * 4, [False] * 2 + [True] * 4)
+    assert inside == [False, True, False, False, True, False]
+    assert across == [not one for one in inside]
     pairs = [frozenset(pair) for one in rounds for pair in one]
     assert len(pairs) == len(set(pairs))
 

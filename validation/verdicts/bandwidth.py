@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from statistics import median
 
@@ -37,6 +38,7 @@ def judge_bandwidth(evidence: Evidence, without: Iterable[str], dead: Iterable[D
     if leaves.ports or leaves.whole or leaves.spine or leaves.trunk:
         readings = Readings((r for r in found if not leaves.withheld(r.pair)), thinner)
     located = Locator(readings, evidence, fan_ins=True).locate() if readings.pairs else Located()
+    _leave_to_leaf(located, evidence)
     findings.wanted += [*leaves.wanted, *located.wanted]
     tell_leaves(leaves, evidence, findings)
     story = _Story(evidence, readings, located, findings)
@@ -66,6 +68,22 @@ def _readings(
         if thin and thin > 1.0:
             thinner[pair] = thin
     return found, of_leaves, thinner
+
+
+def _leave_to_leaf(located: Located, evidence: Evidence) -> None:
+    """Slow links across of most nodes of one leaf: nobody believes in so many cables, so none is named."""
+    links: dict[str, set[Directed]] = defaultdict(set)
+    for pair in located.links:
+        if evidence.crosses(pair):
+            for node in pair:
+                links[evidence.leaves[node]].add((node, link_name(*pair)))
+    for leaf, found in links.items():
+        size = sum(other == leaf for other in evidence.leaves.values())
+        many = len({link for _, link in found}) >= limits.LEAF_LINKS
+        if many and 2 * len({node for node, _ in found}) > size:
+            mine = {pair for pair in located.links if leaf in {evidence.leaves.get(node) for node in pair}}
+            located.links -= mine
+            located.open_pairs.update(dict.fromkeys(sorted(mine), "leaf"))
 
 
 class _Story:

@@ -28,6 +28,7 @@ OPEN_WORDS = {
     "busy": "the processors were busy, or their idle time was not measured",
     "unsteady": "the fleet's bandwidth changed from round to round",
     "unequal": "the fleet's bandwidths differ too much for one common cause",
+    "leaf": "so many slow links of one leaf point at its uplinks, which were good when measured alone",
     "trunk": "low across and good inside both: either end of the way between them may be slow",
 }
 

@@ -38,10 +38,11 @@ def _missing_rounds(locator: Locator, done: int) -> list[WantedRound]:
     """What is missing of three circles (few nodes) or three rounds (many); at most one circle at a time."""
     circle = _circle(locator.readings)
     needed = limits.FLEET_ROUNDS * (len(circle) if _few(locator) else 1)
-    return [
-        WantedRound(purpose="fleet", pairs=circle[number % len(circle)], spacing_s=limits.SPACING_S)
-        for number in range(done, min(needed, done + len(circle)))
-    ]
+    return [_fleet_round(circle, number) for number in range(done, min(needed, done + len(circle)))]
+
+
+def _fleet_round(circle: list[tuple[Directed, ...]], number: int) -> WantedRound:
+    return WantedRound(purpose="fleet", pairs=circle[number % len(circle)], spacing_s=limits.SPACING_S)
 
 
 def _circle(readings: Readings) -> list[tuple[Directed, ...]]:
@@ -116,6 +117,10 @@ def _judge_many(locator: Locator, rounds: list[list[Reading]]) -> None:
     found, readings = locator.found, locator.readings
     medians = sorted(median(r.share for r in one) for one in rounds)
     steady = medians[-1] <= limits.STEADY * median(medians)
+    if not steady and len(rounds) < limits.FLEET_ROUNDS_AT_MOST:
+        found.unclear_cluster = "more"
+        found.wanted.append(_fleet_round(_circle(readings), len(rounds)))
+        return
     if not steady or not _most_are_equal(locator):
         found.unclear_cluster = "unsteady" if not steady else "unequal"
         return
@@ -125,9 +130,15 @@ def _judge_many(locator: Locator, rounds: list[list[Reading]]) -> None:
         return
     relative = locator.relative(1.0 / usual).locate()
     if not relative.cluster and not relative.unclear_cluster:
-        found.named, found.links = relative.named, relative.links
+        found.named = relative.named
+        found.links = {pair for pair in relative.links if _worse(readings.level(pair), usual)}
         found.wanted += relative.wanted
         found.open_units, found.open_pairs = relative.open_units, relative.open_pairs
+
+
+def _worse(level: float | None, usual: float) -> bool:
+    """In a slow fleet only a link that is far below the others is named besides."""
+    return level is not None and level * limits.FLEET_EQUAL < usual
 
 
 def _most_are_equal(locator: Locator) -> bool:

@@ -13,6 +13,7 @@ from validation.verdicts import limits
 from validation.verdicts.evidence import LEAF_NODES, Directed, Evidence
 from validation.verdicts.leaf_rounds import leaf_round
 from validation.verdicts.readings import Reading, Readings
+from validation.verdicts.retests import undirected
 
 Way = Literal["out", "in"]
 WAYS: tuple[Way, ...] = ("out", "in")
@@ -74,6 +75,8 @@ class _Finder:
         self.across: dict[Port, list[Directed]] = defaultdict(list)
         self.inside: dict[str, list[Directed]] = defaultdict(list)
         for pair in readings.pairs:
+            if readings.level(pair) is None:
+                continue  # read in a void round only
             a, b = self.of.get(pair[0], ""), self.of.get(pair[1], "")
             if a == b:
                 self.inside[a].append(pair)
@@ -108,8 +111,12 @@ class _Finder:
         self._want(undecided, [name for name in self.names if name not in leaves], found)
 
     def _core(self, found: Leaves) -> None:
-        """More than half of the leaves are low across and good inside: what they share, or either end of the trunk."""
-        said = self._decided(None, None)
+        """More than half of the leaves are low across and good inside: what they share, or either end of the trunk.
+
+        Noise while the plan went across looks the same: its rounds across are repeated first.
+        """
+        again = self._unrepeated()
+        said = "more" if again else self._decided(None, None)
         if said == "good":
             return
         found.spine = len(self.names) > 2
@@ -118,8 +125,24 @@ class _Finder:
             found.named["spine"] = set(WAYS)
         else:
             found.open["spine" if found.spine else "–".join(self.names)] = "trunk" if said == "low" else said
-        if said == "more":
+        found.wanted += again
+        if said == "more" and not again:
             self._want([self.names[0]], list(self.names[1:]), found)
+
+    def _unrepeated(self) -> list[WantedRound]:
+        """The plan's rounds across (as many as a sparse plan has), where they were measured once only."""
+        rounds = [
+            [r.pair for r in found if r.purpose == "plan" and self.of.get(r.src) != self.of.get(r.dst)]
+            for found in self.readings.by_round.values()
+        ]
+        across = [sorted({undirected(pair) for pair in pairs}) for pairs in rounds if pairs]
+        step = max(1, len(across) // limits.LEAF_REPEATS)
+        seen = {r.pair for found in self.readings.by_round.values() for r in found if r.purpose == "fleet"}
+        return [
+            WantedRound(purpose="fleet", pairs=tuple(pairs), spacing_s=limits.SPACING_S)
+            for pairs in across[::step][: limits.LEAF_REPEATS]
+            if not seen.intersection([*pairs, *(pair[::-1] for pair in pairs)])
+        ]
 
     def _want(self, suspects: Sequence[str], healthy: Sequence[str], found: Leaves) -> None:
         if suspects:
@@ -173,7 +196,7 @@ class _Finder:
         low = good = valid = voids = 0
         for number, readings in sorted(self.rounds.items()):
             mine = [reading for reading in readings if self._concerns(reading, leaf, way)]
-            if not mine:
+            if len(mine) < self._enough(leaf):
                 continue
             share = sum(reading.share < limits.LOW for reading in mine) / len(mine)
             if share > limits.LEAF_GOOD and not self._valid(number, mine):
@@ -189,6 +212,10 @@ class _Finder:
         if valid >= limits.RETESTS_AT_MOST:
             return "mixed"
         return "void" if voids >= limits.VOIDS_AT_MOST else "more"
+
+    def _enough(self, leaf: str | None) -> float:
+        """A round tells of a leaf if at least half of its nodes were in it."""
+        return max(LEAF_NODES, sum(self.of.get(node) == leaf for node in self.readings.nodes) / 2) if leaf else 1
 
     def _concerns(self, reading: Reading, leaf: str | None, way: Way | None) -> bool:
         a, b = self.of.get(reading.src, ""), self.of.get(reading.dst, "")

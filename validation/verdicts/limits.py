@@ -30,6 +30,8 @@ CLUSTER_SHARE = 0.80
 """More than this share of nodes never clear: the cluster is the suspect, not its nodes."""
 FLEET_ROUNDS = 3
 """Further spaced rounds over all nodes before a cluster is named."""
+FLEET_ROUNDS_AT_MOST = 9
+"""So many rounds may be spent until the fleet's median is steady: an episode passes, a lasting cause stays."""
 FLEET_EQUAL = 1.5
 """Capacities of a cluster-wide fault lie within this factor, else it is several faults."""
 STEADY = 1.15
@@ -44,6 +46,10 @@ LEAF_LOW = 0.80
 """Share of low readings that makes a whole-leaf round speak against the leaf."""
 LEAF_ROUNDS = 2
 """Spaced whole-leaf rounds that name or clear a leaf."""
+LEAF_REPEATS = 4
+"""Rounds across that are repeated before most leaves, or the way between two, are suspected."""
+LEAF_LINKS = 4
+"""From so many slow links of one leaf to others, of more than half of its nodes, they are the leaf's, not their own."""
 VOID_SHARE = 0.30
 """A plan round with a share of low readings this far above the median round (and above this share) is void."""
 FAN_IN_VOTES = 2
