@@ -13,6 +13,7 @@ from validation.verdicts.corruption import judge_corruption
 from validation.verdicts.evidence import Evidence
 from validation.verdicts.failures import judge_failures
 from validation.verdicts.findings import Findings
+from validation.verdicts.history import judge_history
 from validation.verdicts.latency import judge_latency
 from validation.verdicts.node_stage import judge_node_stage
 from validation.verdicts.reach import judge_reach
@@ -36,6 +37,7 @@ def judge(records: Sequence[Record]) -> Judgement:
     findings.add(judge_compute(evidence))
     findings.add(judge_scaling(evidence, findings.blamed_nodes()))
     findings.add(judge_failures(evidence))
+    findings.add(judge_history(evidence, findings.blamed_nodes()))
     findings.add(stage_results(evidence))
     findings.culprits = merge(findings.culprits)
     return Judgement(

@@ -96,3 +96,12 @@ TAIL_ROUNDS = 6
 MAJORITY = 0.50
 """The same cause on more than this share of at least three nodes is not the nodes' own."""
 MAJORITY_NODES = 3
+
+HISTORY_RUNS = 5
+"""Earlier runs from which this cluster's own history is a limit: fewer say nothing of their spread."""
+HISTORY_FALL = 0.07
+"""A fall of less than this share of the earlier median is no change, however alike those runs were."""
+HISTORY_FEW = 2.0
+"""The spread of n runs counts 1 + this/n times, since few runs lie closer together than many will."""
+HISTORY_ROWS_UP_TO = 64
+"""In larger fleets only falls have a row."""
