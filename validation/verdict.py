@@ -39,7 +39,7 @@ def judge(records: Sequence[Record]) -> Judgement:
     findings.add(judge_failures(evidence))
     findings.add(judge_history(evidence, findings.blamed_nodes()))
     findings.add(stage_results(evidence))
-    findings.culprits = merge(findings.culprits)
+    findings.culprits = merge(findings.culprits, evidence.leaves)
     return Judgement(
         verdict=cluster_verdict(evidence, findings),
         culprits=tuple(findings.culprits),
@@ -59,7 +59,8 @@ def _judge_pairs(evidence: Evidence, findings: Findings) -> None:
     if evidence.cells or evidence.done("pairs"):
         bandwidth = judge_bandwidth(evidence, reach.nodes | absent, reach.dead)
         findings.add(bandwidth)
-        findings.add(judge_latency(evidence, reach.nodes | absent | bandwidth.blamed_nodes()))
+        switches = {culprit.subject for culprit in bandwidth.culprits if culprit.kind == "switch"}
+        findings.add(judge_latency(evidence, reach.nodes | absent | bandwidth.blamed_nodes(), switches))
 
 
 def _wishes(wanted: Sequence[WantedRound | WantedFanIn]) -> tuple[WantedRound | WantedFanIn, ...]:

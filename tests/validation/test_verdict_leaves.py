@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.simulator.fleets import Breaker, case, fabric, score
-from tests.simulator.network import Fabric, Faults, Noise
-from tests.simulator.run import names, pairs_stage
-from validation.model import CellRecord, Culprit, Judgement, Outcome, Record, RunRecord
+from tests.simulator.network import Fabric, Faults, Network, Noise
+from tests.simulator.run import later_stages, names, node_stage, pairs_stage, reach_records, run_record
+from validation.model import (
+    STAGES,
+    CellRecord,
+    Culprit,
+    Judgement,
+    NodeCheckRecord,
+    Outcome,
+    ReachRecord,
+    Record,
+    RunRecord,
+)
+from validation.schedule import plan_rounds
 from validation.verdict import judge
 
 CALM = Noise(host_starts=0.0, node_starts=0.0)
@@ -161,3 +173,109 @@ def test_faults_are_put_where_none_hides_another() -> None:
         bad = {name for kind, name in one.guilty if kind == "switch"}
         assert not bad & {fabric(64).leaves[node] for kind, node in one.guilty if kind == "node"}
     assert isinstance(Breaker(64, rng, fabric(64)).share(), float)
+
+
+# --- one cause, many symptoms ------------------------------------------------------------------------------------
+
+FLEET = Fabric({node: f"leaf{number // 4 + 1}" for number, node in enumerate(names(12))})
+ON_LEAF2 = ("n5", "n6", "n7", "n8")
+
+
+def whole(change: Callable[[Any], Any], fleet: Fabric = FLEET) -> Judgement:
+    """A healthy run of twelve nodes on leaves with all stages, every record changed as asked (None: left out)."""
+    count = len(fleet.leaves)
+    pairs, _ = pairs_stage(count, Faults(), CALM, 1, fabric=fleet)
+    run_of_all = run_record(names(count), stages=STAGES, fabric=fleet)
+    records = [
+        run_of_all,
+        *node_stage(names(count)),
+        *reach_records(names(count)),
+        *pairs[1:],
+        *later_stages(names(count)),
+    ]
+    return judge([new for record in records if (new := change(record)) is not None])
+
+
+def cut_off(fleet: Fabric, *leaves: str) -> Callable[[Any], Any]:
+    def change(record: Any) -> Any:
+        if isinstance(record, ReachRecord | CellRecord):
+            a, b = fleet.leaves[record.src], fleet.leaves[record.dst]
+            if a != b and {a, b} & set(leaves):
+                dead = {"ok": False, "error": "timeout", "connect_ms": None}
+                return record.model_copy(update=dead) if isinstance(record, ReachRecord) else None
+        return record
+
+    return change
+
+
+def test_a_leaf_that_is_cut_off_is_one_culprit_and_nobody_is_drained() -> None:
+    """Its nodes reach each other and nobody else: the switch, not four unreachable nodes."""
+    judgement = whole(cut_off(FLEET, "leaf2"))
+    culprit = only(judgement)
+    assert (culprit.kind, culprit.subject, culprit.cause, culprit.node) == ("switch", "leaf2", "unreachable", None)
+    assert Outcome.FAIL not in judgement.nodes.values()
+
+
+def test_all_leaves_cut_off_from_each_other_is_the_spine() -> None:
+    """Every connection across is dead and every one inside is good."""
+    judgement = whole(cut_off(FLEET, "leaf1", "leaf2", "leaf3"))
+    assert [(c.kind, c.subject) for c in judgement.culprits] == [("switch", "spine")]
+
+
+def test_two_leaves_cut_off_from_each_other_are_named_together() -> None:
+    """The fault is certain, which end it has is not; no node is drained for it."""
+    fleet = Fabric({node: f"leaf{number // 4 + 1}" for number, node in enumerate(names(8))})
+    judgement = whole(cut_off(fleet, "leaf1"), fleet)
+    assert [(c.kind, c.subject, c.node) for c in judgement.culprits] == [("switch", "leaf1–leaf2", None)]
+
+
+def test_a_single_node_on_its_leaf_that_nobody_reaches_is_the_node() -> None:
+    """Nothing tells a lone node from its switch, and the others are not cut off because of it."""
+    fleet = Fabric({node: "leaf1" if node == "n1" else "leaf2" for node in names(6)})
+    judgement = whole(cut_off(fleet, "leaf1"), fleet)
+    assert [(c.kind, c.subject) for c in judgement.culprits] == [("node", "n1")]
+
+
+@pytest.mark.parametrize("cause", ["unreachable", "storage-stale"])
+def test_what_exactly_the_nodes_of_a_switch_have_is_the_switch(cause: str) -> None:
+    """All four nodes of leaf2 fail one check that needs the network, and nobody else: one culprit."""
+
+    def change(record: Any) -> Any:
+        if isinstance(record, NodeCheckRecord) and record.node in ON_LEAF2 and record.check == "reachable":
+            return record.model_copy(update={"outcome": Outcome.FAIL, "cause": cause, "measured": "no answer"})
+        return record
+
+    judgement = whole(change)
+    assert [(c.kind, c.subject, c.cause) for c in judgement.culprits] == [("switch", "leaf2", cause)]
+    assert {judgement.nodes[node] for node in ON_LEAF2} == {Outcome.INCONCLUSIVE}
+
+
+def test_a_fault_of_some_of_its_nodes_is_not_the_switch() -> None:
+    """Two of four: each by itself."""
+
+    def change(record: Any) -> Any:
+        if isinstance(record, NodeCheckRecord) and record.node in ON_LEAF2[:2] and record.check == "reachable":
+            return record.model_copy(update={"outcome": Outcome.FAIL, "cause": "unreachable"})
+        return record
+
+    assert {c.node for c in whole(change).culprits} == set(ON_LEAF2[:2])
+
+
+@pytest.mark.parametrize(("p50", "p99", "cause"), [(9_000.0, 20_000.0, "latency"), (120.0, 200_000.0, "loss")])
+def test_slow_answers_over_one_leaf_are_its_switch(p50: float, p99: float, cause: str) -> None:
+    """Delay or loss on all pairs across leaf2 is one culprit, not a row of links."""
+
+    def late(record: Record) -> Record:
+        if isinstance(record, CellRecord) and (record.src in ON_LEAF2) != (record.dst in ON_LEAF2):
+            return record.model_copy(update={"latency_us": (p50, p99)})
+        return record
+
+    network = Network(names(12), dict.fromkeys(names(12), 1.0), Faults(), CALM, 2, FLEET)
+    records: list[Record] = [run_record(names(12), fabric=FLEET)]
+    for pairs in plan_rounds(names(12), "standard", FLEET.leaves):
+        records += [late(cell) for cell in network.run_round(pairs, "plan")]
+    for _ in range(8):
+        for one in judge(records).wanted:
+            assert one.want == "round"
+            records += [late(cell) for cell in network.run_round(one.pairs, one.purpose, one.controls)]
+    assert [(c.kind, c.subject, c.cause) for c in judge(records).culprits] == [("switch", "leaf2", cause)]

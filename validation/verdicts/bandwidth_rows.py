@@ -33,6 +33,19 @@ OPEN_WORDS = {
 }
 
 
+WAYS_TO_DECIDE = {
+    "void": "run again when the hosts are idle",
+    "busy": "run again when the hosts are idle",
+    "unsteady": "run again when the hosts are idle",
+    "more": "run pairs again",
+    "mixed": "run pairs again at --level standard; if it stays between, compare cable and port with a good one's",
+    "undecidable": "repair what is named first, or let one more node take part, then run pairs again",
+    "unequal": "measure a few nodes at a time (--nodes A,B,C)",
+    "leaf": "swap the uplinks' ports and cables of that leaf and run pairs again",
+}
+"""The test that would decide."""
+
+
 class PairRows:
     """Each pair's outcome, and which nodes no pair has proved."""
 
@@ -174,7 +187,7 @@ def required_gbps(due: float | None) -> str:
 
 
 def tell_undecided(findings: Findings, what: str, why: str) -> None:
-    remedy = "run again when the hosts are idle" if why in ("void", "busy", "unsteady") else "run again"
+    remedy = WAYS_TO_DECIDE.get(why, "run pairs again")
     text = f"Bandwidth of {what}: {OPEN_WORDS.get(why, why)}; {remedy}."
     if text not in findings.undecided:
         findings.undecided.append(text)

@@ -38,6 +38,9 @@ class Evidence:
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = tuple(records)
+        self._by_kind: dict[type, list[Record]] = {}
+        for record in self.records:
+            self._by_kind.setdefault(type(record), []).append(record)
         runs = self.of(RunRecord)
         if len(runs) != 1:
             raise NoRunRecordError(f"expected one run record, found {len(runs)}; is this the file of one run?")
@@ -52,7 +55,7 @@ class Evidence:
         self.stages: dict[Stage, StageRecord] = {record.stage: record for record in self.of(StageRecord)}
 
     def of(self, kind: type[R]) -> tuple[R, ...]:
-        return tuple(record for record in self.records if isinstance(record, kind))
+        return tuple(record for record in self._by_kind.get(kind, ()) if isinstance(record, kind))
 
     @property
     def cluster(self) -> str:
