@@ -116,7 +116,8 @@ def _judge_tail(evidence: Evidence, cells: list[CellRecord], findings: Findings)
     bad = [tail for tail in tails if tail.bad]
     suspects = sorted({name for tail in bad for name in (tail.a, tail.b)})
     nodes = sorted({name for tail in tails for name in (tail.a, tail.b)})
-    leaf = next((leaf for leaf in sorted(set(evidence.leaves.values())) if _leaf_loses(leaf, tails, evidence)), None)
+    over = sorted({evidence.leaves.get(name, "") for name in suspects} - {""})
+    leaf = next((leaf for leaf in over if _leaf_loses(leaf, tails, evidence)), None)
     named = next((node for node in suspects if _node_loses(node, tails)), None)
     link = next((pair for pair in sorted({(t.a, t.b) for t in bad}) if _link_loses(pair, tails)), None)
     if leaf:

@@ -141,15 +141,37 @@ class Locator:
 
     def _judge_link(self, pair: Directed) -> None:
         said = self._link_retests(pair)
+        options = [pair]
+        if said == "low" and not self.readings.small:
+            said, options = self._ends_between(pair)
         if said == "low":
             self.found.links.add(pair)
         elif said != "good":
             self.found.open_pairs[pair] = said
             if said == "more":
-                self.needs.append(Need([pair], self._retest_rounds(pair)))
+                self.needs.append(Need(options, self._retest_rounds(pair)))
 
     def _link_retests(self, pair: Directed) -> Decision:
         return decide_link(self.readings.retests(pair), self.readings.voids([pair]))
+
+    def _ends_between(self, pair: Directed) -> tuple[Decision, list[Directed]]:
+        """Each end must be good with another partner between two low readings of the link; else what to measure.
+
+        An episode on one end may last as long as all retests; it does not end and begin again around a good one.
+        """
+        low = sorted(r.round for r in self.readings.by_pair[pair] if r.purpose == "retest" and r.share < limits.LOW)
+        for unit in ends(pair):
+            others = [p for p in self.telling_pairs(unit) if p != pair and self.readings.good(p)]
+            later = [r for p in others for r in self.readings.by_pair[p] if r.round > low[0]]
+            good = [r.round for r in later if r.share >= limits.CLEAR]
+            if not others or any(number < low[-1] for number in good):
+                continue
+            if good:
+                spent = self._retest_rounds(pair) > limits.ALIKE_AT_MOST
+                return ("mixed" if spent else "more"), [pair]
+            spent = len(later) >= limits.RETESTS_AT_MOST
+            return ("mixed" if spent else "more"), sorted(others, key=lambda p: (self._retest_rounds(p), p))
+        return "low", [pair]
 
     def _weaker_links(self, unit: Unit, low: list[str]) -> None:
         """The node carries its best pair: a pair far below that, with a clear partner, is slow by itself."""
