@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from validation.model import WantedFanIn, WantedRound
+from validation.schedule import MEDIUM_FLEET
 from validation.verdicts import limits
 from validation.verdicts.evidence import Directed, Evidence
 from validation.verdicts.fan_in import FanIn, rule, wish
@@ -142,7 +143,7 @@ class Locator:
     def _judge_link(self, pair: Directed) -> None:
         said = self._link_retests(pair)
         options = [pair]
-        if said == "low" and not self.readings.small:
+        if said == "low" and len(self.readings.nodes) > MEDIUM_FLEET:  # thousands of pairs: some episode is long enough
             said, options = self._ends_between(pair)
         if said == "low":
             self.found.links.add(pair)
