@@ -175,6 +175,22 @@ def test_faults_are_put_where_none_hides_another() -> None:
     assert isinstance(Breaker(64, rng, fabric(64)).share(), float)
 
 
+def test_a_part_of_the_pairs_certifies_a_large_fleet_at_level_quick() -> None:
+    """20 nodes on leaves, six rounds: every stage passes, the coverage is told, and so is what a part can't find."""
+    fleet = Fabric({node: f"leaf{number // 5 + 1}" for number, node in enumerate(names(20))})
+    pairs, _ = pairs_stage(20, Faults(), CALM, 1, level="quick", fabric=fleet)
+    begin = run_record(names(20), stages=STAGES, level="quick", fabric=fleet)
+    records = [begin, *node_stage(names(20)), *reach_records(names(20)), *pairs[1:], *later_stages(names(20))]
+    judgement = judge(records)
+    assert judgement.verdict is Outcome.PASS, judgement.undecided
+    (row,) = [row for row in judgement.results if row.measured.endswith("of 190 pairs measured")]
+    assert "single links need all pairs" in row.advice
+    unmet = [r for r in records if not (isinstance(r, CellRecord) and "n3" in (r.src, r.dst) and r.round > 0)]
+    judgement = judge(unmet)
+    assert judgement.nodes["n3"] is Outcome.INCONCLUSIVE
+    assert [text for text in judgement.undecided if "n3: met fewer than 4 partners" in text]
+
+
 # --- one cause, many symptoms ------------------------------------------------------------------------------------
 
 FLEET = Fabric({node: f"leaf{number // 4 + 1}" for number, node in enumerate(names(12))})
