@@ -52,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="MINUTES",
         help="wait so long for jobs or another run (default 0)",
     )
+    add("--new-baseline", action="store_true", help="a change was meant: compare with no earlier run any more")
     add("--out", type=Path, default=Path("reports"), metavar="DIR", help="folder for reports (default reports)")
     add("--json", action="store_true", help="print the certificate on stdout and everything else on stderr")
     add("--list", action="store_true", help="print all checks with their limits; contacts nobody")
@@ -144,6 +145,7 @@ def _options(arguments: argparse.Namespace) -> RunOptions:
         out=arguments.out,
         json=arguments.json,
         wait_minutes=arguments.wait,
+        new_baseline=arguments.new_baseline,
     )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from inventory.hardware import HardwareLock
 from inventory.loading import hardware_lock_path, load_cluster
+from validation.history import collect
 from validation.model import Judgement
 from validation.node_journal import collect_journals
 from validation.outcome import EXIT_UNDECIDED, Finished, finish, show
@@ -72,7 +73,9 @@ def _validate(run: Run, started: datetime, stack: ExitStack) -> int:
         run.folder.discard()
         raise UsageError(str(error)) from None
     run.launcher = "slurm" if chosen == "slurm" else "ssh"
-    run.emit(run_record(run, started.strftime("%Y-%m-%dT%H:%M:%SZ"), _version()))
+    record = run_record(run, started.strftime("%Y-%m-%dT%H:%M:%SZ"), _version())
+    baselines = collect(run.folder, record, fresh=run.options.new_baseline)
+    run.emit(record.model_copy(update={"baselines": baselines}))
     try:
         run_stages(run)
     except KeyboardInterrupt:

@@ -172,12 +172,13 @@ def _stage(run: Run, stage: Stage, fleet: Fleet) -> None:
     from validation.checks.cluster import run_cluster
     from validation.checks.pairs import run_pairs
     from validation.checks.training import run_training
-    from validation.schedule import plan_rounds
+    from validation.schedule import leaves_of, plan_rounds
 
     level = run.options.level
     if stage == "pairs":
         run.progress.step(stage, f"reaching {len(fleet.nodes)} nodes from each other")
-        run.progress.expect_rounds(len(plan_rounds([node.name for node in fleet.nodes], level)))
+        planned = plan_rounds([node.name for node in fleet.nodes], level, leaves_of(fleet.nodes))
+        run.progress.expect_rounds(len(planned))
         run_pairs(fleet, level, run.emit, run.judge_now)
     elif stage == "cluster":
         run.progress.step(stage, f"all-reduce on {len(fleet.compute_nodes)} nodes")

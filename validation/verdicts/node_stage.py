@@ -13,6 +13,8 @@ from validation.verdicts.findings import Findings
 
 Kind = Literal["gpu", "node", "link", "switch", "service", "configuration", "cluster", "validator", "software"]
 SHOWN = 6
+OVER_THE_SWITCH = frozenset({"unreachable", "storage-stale", "mount", "link-speed", "name-resolution", "dns"})
+"""What a dead or slow switch brings about on all nodes that hang on it."""
 
 
 def judge_node_stage(evidence: Evidence) -> Findings:
@@ -31,6 +33,9 @@ def judge_node_stage(evidence: Evidence) -> Findings:
         nodes = {record.node for record in records}
         if subject and subject not in nodes and records[0].culprit_kind in ("service", "configuration", "cluster"):
             findings.culprits.append(_shared(records, subject, cause, cast(Kind, records[0].culprit_kind)))
+        elif cause in OVER_THE_SWITCH and (switch := evidence.switch_of(nodes)):
+            findings.culprits.append(_of_switch(evidence, switch, records, cause))
+            findings.doubtful |= nodes
         elif is_common(nodes, evidence):
             findings.culprits.append(_common(evidence, records, cause))
             findings.doubtful |= nodes
@@ -73,6 +78,18 @@ def _common(evidence: Evidence, records: Sequence[NodeCheckRecord], cause: str) 
     kind: Kind = "configuration" if records[0].culprit_kind == "configuration" else "cluster"
     remedy = f"Look for one reason for all of them first. {records[0].remedy}".strip()
     return Culprit(kind=kind, subject=evidence.cluster, cause=cause, evidence=facts, remedy=remedy)
+
+
+def _of_switch(evidence: Evidence, switch: str, records: Sequence[NodeCheckRecord], cause: str) -> Culprit:
+    """Exactly the nodes of one switch have it, and all of them."""
+    nodes = sorted({record.node for record in records})
+    more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
+    facts = (
+        f"exactly its {len(nodes)} nodes: {', '.join(nodes[:SHOWN])}{more}",
+        f"{records[0].check}: {_fact(records[0])}",
+    )
+    remedy = f"Look at switch {switch} first: power, uplinks, VLAN; its nodes may be well."
+    return Culprit(kind="switch", subject=switch, cause=cause, evidence=facts, remedy=remedy)
 
 
 def _errors(evidence: Evidence, findings: Findings) -> None:

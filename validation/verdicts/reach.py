@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from validation.model import CheckResult, Culprit, Outcome, ReachRecord
 from validation.verdicts import limits
-from validation.verdicts.evidence import Directed, Evidence, link_name
+from validation.verdicts.evidence import LEAF_NODES, Directed, Evidence, link_name
 from validation.verdicts.findings import Findings
 
 VALIDATOR_ERRORS = ("no-listener", "no-answer")
@@ -43,6 +43,7 @@ def judge_reach(evidence: Evidence) -> Reach:
     if _all_dead(tried, left):
         _name_cluster(evidence, dead, reach)
         return reach
+    _name_switches(evidence, tried, left, dead, reach)
     _name_nodes(tried, left, dead, reach)
     _name_links(tried, left, dead, reach)
     _results(evidence, tried, dead, reach)
@@ -52,7 +53,7 @@ def judge_reach(evidence: Evidence) -> Reach:
 def _all_dead(tried: set[Directed], dead: set[Directed]) -> bool:
     """Most of at least three nodes reach nobody and are reached by nobody."""
     nodes = {name for pair in tried for name in pair}
-    cut_off = [n for n in nodes if all(pair in dead for pair in tried if n in pair)]
+    cut_off = nodes - {name for pair in tried if pair not in dead for name in pair}
     return len(nodes) >= limits.MAJORITY_NODES and len(cut_off) > limits.MAJORITY * len(nodes)
 
 
@@ -64,6 +65,40 @@ def _name_cluster(evidence: Evidence, dead: dict[Directed, ReachRecord], reach: 
     )
     reach.findings.results.append(_row(evidence.cluster, Outcome.FAIL, facts[0], remedy))
     reach.findings.doubtful |= {name for pair in dead for name in pair}
+
+
+def _name_switches(
+    evidence: Evidence, tried: set[Directed], left: set[Directed], dead: dict[Directed, ReachRecord], reach: Reach
+) -> None:
+    """A leaf none of whose nodes connects to any other leaf; of two leaves nobody can say which one it is."""
+    across: dict[str, list[Directed]] = defaultdict(list)
+    for pair in sorted(tried):
+        if evidence.crosses(pair):
+            for node in pair:
+                across[evidence.leaves.get(node, "")].append(pair)
+    cut = [leaf for leaf, pairs in sorted(across.items()) if left.issuperset(pairs) and _many(leaf, pairs, evidence)]
+    subjects = cut
+    if len(across) > 1 and len(cut) == len(across):
+        subjects = ["–".join(cut)] if len(cut) == 2 else ["spine"]
+    for subject in subjects:
+        told = cut if subject == "spine" else subject.split("–")
+        mine = sorted({pair for leaf in told for pair in across[leaf]})
+        both = "; with two leaves nothing tells which one it is" if "–" in subject else ""
+        fact = f"all {len(mine)} connections across fail: {_errors(dead[pair] for pair in mine)}{both}"
+        remedy = f"Check the uplinks of {subject.replace('–', ' and ')}: cables, ports, VLAN, the switch above."
+        reach.findings.culprits.append(
+            Culprit(kind="switch", subject=subject, cause="unreachable", evidence=(fact,), remedy=remedy)
+        )
+        reach.findings.results.append(_row(subject, Outcome.FAIL, fact, remedy))
+        left -= set(mine)
+        tried -= set(mine)
+
+
+def _many(leaf: str, pairs: Iterable[Directed], evidence: Evidence) -> bool:
+    """Nodes on both sides: a single one could be cut off by itself."""
+    ends = {node for pair in pairs for node in pair}
+    own = sum(evidence.leaves.get(node) == leaf for node in ends)
+    return min(own, len(ends) - own) >= LEAF_NODES
 
 
 def _name_nodes(tried: set[Directed], left: set[Directed], dead: dict[Directed, ReachRecord], reach: Reach) -> None:
@@ -153,8 +188,12 @@ def _broken_probe(broken: dict[Directed, ReachRecord], reach: Reach) -> None:
 def _results(evidence: Evidence, tried: set[Directed], dead: dict[Directed, ReachRecord], reach: Reach) -> None:
     """One PASS a node that connects with everybody but those named."""
     concerned = {name for pair in dead for name in pair}
-    for node in sorted({name for pair in tried for name in pair} - reach.nodes):
-        count = len({n for pair in tried if node in pair for n in pair} - {node})
+    partners: dict[str, set[str]] = defaultdict(set)
+    for a, b in tried:
+        partners[a].add(b)
+        partners[b].add(a)
+    for node in sorted(set(partners) - reach.nodes):
+        count = len(partners[node])
         if node not in concerned or all(reach.nodes.intersection(pair) for pair in dead if node in pair):
             reach.findings.results.append(_row(node, Outcome.PASS, f"connects with {count} nodes, both ways", ""))
 
