@@ -14,6 +14,7 @@ from types import FrameType
 
 from inventory.hardware import HardwareLock
 from inventory.loading import hardware_lock_path, load_cluster
+from validation.link_watch import changed, read_counts
 from validation.model import Judgement
 from validation.node_journal import collect_journals
 from validation.outcome import EXIT_UNDECIDED, Finished, finish, show
@@ -69,8 +70,11 @@ def _validate(run: Run, started: datetime, stack: ExitStack) -> int:
         raise UsageError(str(error)) from None
     run.launcher = "slurm" if chosen == "slurm" else "ssh"
     run.emit(run_record(run, started.strftime("%Y-%m-%dT%H:%M:%SZ"), _version()))
+    links = read_counts(run.cluster, run.remotes)
     try:
         run_stages(run)
+        for record in changed(links, read_counts(run.cluster, run.remotes)):
+            run.emit(record)
     except KeyboardInterrupt:
         run.interrupted = True
         skip_the_rest(run, "interrupted")

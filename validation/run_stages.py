@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 HEAD_AS_PARTNER_BELOW = 4
 """With fewer compute nodes the head is a partner in stage pairs: two nodes alone decide nothing (rule 10)."""
+MOST_WORLDS = 4
+"""So many cut links apart are still tried around; with more, the network is what must be mended first."""
 
 
 @dataclass
@@ -161,11 +163,15 @@ def _measured_stages(run: Run, wanted: Sequence[Stage]) -> None:
         for stage in wanted:
             if stage != "pairs":
                 leave_out(run, fleet)
-                if reason := why_not_together(run.records, [node.name for node in fleet.compute_nodes]):
+                groups, reason = worlds(run.records, [node.name for node in fleet.compute_nodes])
+                if reason:
                     skip(run, stage, reason)
                     continue
             with recorded(run, stage):
-                _stage(run, stage, fleet)
+                if stage == "pairs" or len(groups) == 1:
+                    _stage(run, stage, fleet)
+                else:
+                    _stage_by_groups(run, stage, fleet, groups)
 
 
 def _stage(run: Run, stage: Stage, fleet: Fleet) -> None:
@@ -208,18 +214,45 @@ def unfit_for_world(judgement: Judgement) -> set[str]:
     return failed & {culprit.node for culprit in judgement.culprits if culprit.node}
 
 
-def why_not_together(records: Sequence[Record], names: Sequence[str]) -> str:
-    """Why a world of these nodes can't be made; empty if it can.
+def worlds(records: Sequence[Record], names: Sequence[str]) -> tuple[list[list[str]], str]:
+    """Groups of nodes in which all reach each other and that together hold all nodes, or why there are none.
 
-    With one pair cut, making a world group fails on every node after minutes (tried), so it is not even begun.
+    With one pair cut, making a world group fails on every node after minutes (tried). So each end of a cut link is
+    tested in a world without the other: the link is at fault, and neither node is left undecided.
     """
     if not names:
-        return "no compute node is left"
+        return [], "no compute node is left"
     reached = {(record.src, record.dst): record.ok for record in records if isinstance(record, ReachRecord)}
-    dead = [f"{src} → {dst}" for (src, dst), ok in reached.items() if not ok and src in names and dst in names]
-    if dead:
-        return f"not all nodes reach each other: {', '.join(dead[:4])}"
-    return ""
+    dead = {(src, dst) for (src, dst), ok in reached.items() if not ok and src in names and dst in names}
+
+    def apart(a: str, b: str) -> bool:
+        return (a, b) in dead or (b, a) in dead
+
+    groups: list[list[str]] = []
+    left = list(names)
+    while left:
+        group = [left[0]]
+        group += [name for name in [*left[1:], *names] if name not in group and not any(apart(name, g) for g in group)]
+        groups.append([name for name in names if name in group])
+        left = [name for name in left if name not in group]
+    if dead and (len(groups) > MOST_WORLDS or any(len(group) < 2 for group in groups)):
+        shown = ", ".join(f"{src} → {dst}" for src, dst in sorted(dead)[:4])
+        return [], f"not all nodes reach each other: {shown}"
+    return groups, ""
+
+
+def _stage_by_groups(run: Run, stage: Stage, fleet: Fleet, groups: Sequence[Sequence[str]]) -> None:
+    """The stage once a group; a node that was lost in one is left out of the next."""
+    every = fleet.nodes
+    for group in groups:
+        lost = set(fleet.lost)
+        fleet.nodes = tuple(node for node in every if node.name in group and node.name not in lost)
+        if len(fleet.ranks_of(fleet.nodes)) < len(fleet.nodes):
+            fleet.stop()  # after a loss only the group before was started anew
+        run.progress.step(stage, f"apart, since a link is cut: {', '.join(node.name for node in fleet.nodes)}")
+        _stage(run, stage, fleet)
+    fleet.nodes = tuple(node for node in every if node.name not in fleet.lost)
+    fleet.stop()
 
 
 def run_record(run: Run, started_at: str, version: str) -> RunRecord:

@@ -15,6 +15,7 @@ from inventory.model import Gpu
 from validation.checks import (
     gpu,
     gpu_load,
+    node_disk,
     node_identity,
     node_network,
     node_reach,
@@ -28,7 +29,7 @@ from validation.node_file import load
 from validation.registry import CHECKS
 
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "node"
-MODULES = (node_reach, node_network, node_system, node_services, node_identity, gpu, gpu_load, registry)
+MODULES = (node_reach, node_network, node_system, node_disk, node_services, node_identity, gpu, gpu_load, registry)
 
 
 @pytest.fixture
@@ -105,6 +106,9 @@ FAULTS: list[tuple[str, str, Callable[[Any], Any], str, str]] = [
     ("disk-space", "filesystem:/tmp", lambda a: full(free_bytes=2**20), "disk-full", "0.0 GiB free"),
     ("disk-space", "filesystem:/var", lambda a: full(files_free=3), "inodes-full", "3 of 1000000 inodes"),
     ("disk-space", "filesystem:/", lambda a: full(read_only=True), "disk-read-only", "read-only"),
+    ("disk-space", "local_disks", lambda a: {**a, "/scratch": full(free_bytes=0)}, "disk-full", "/scratch has 0.0"),
+    ("disk-space", "local_disks", lambda a: {**a, "/data": full(read_only=True)}, "disk-read-only", "/data is read-"),
+    ("disk-speed", "disk_speed", lambda a: {**a, "write_mb_s": 5.0}, "disk-slow", "writes 5 MB/s, peers"),
     ("storage-mounts", "mounts", lambda a: a.replace(" /shared ", " /elsewhere "), "mount", "a folder, not a mount"),
     ("limits", "limits", lambda a: {**a, "slurmd": low_files(a["slurmd"])}, "limits", "open files 256"),
     ("shared-memory", "filesystem:/dev/shm", lambda a: shm(64 * 2**20), "shared-memory", "0.1 GiB"),

@@ -46,6 +46,22 @@ def test_a_service_that_fails_every_node_is_one_culprit_and_nobody_is_drained() 
     assert Outcome.FAIL not in judgement.nodes.values()
 
 
+def test_a_service_that_only_one_node_misses_is_that_nodes() -> None:
+    """The storage answers n1 and n2 and hangs on n3: n3's mount is at fault, and n3 is drained."""
+    stuck = {"culprit_kind": "service", "culprit": "storage /shared"}
+    well = [NodeCheckRecord(node=n, check="storage-mounts", outcome=Outcome.PASS) for n in ("n1", "n2")]
+    judgement = judge([*HEALTHY, *well, failed_check("n3", "storage-mounts", "storage-stale", **stuck)])
+    assert named(judgement) == {("node", "n3", "storage-stale", "n3")}
+
+
+def test_a_service_of_the_node_itself_stays_one() -> None:
+    """The directory's daemon is down on n3: a service on n3 that others don't have, so nobody is drained."""
+    down = {"culprit_kind": "service", "culprit": "slapd on n3"}
+    well = [NodeCheckRecord(node=n, check="people-services", outcome=Outcome.PASS) for n in ("n1", "n2")]
+    judgement = judge([*HEALTHY, *well, failed_check("n3", "people-services", "slapd-down", **down)])
+    assert named(judgement) == {("service", "slapd on n3", "slapd-down", None)}
+
+
 def test_the_same_cause_on_most_nodes_is_the_clusters() -> None:
     """Three of four nodes with the same wrong clock have one reason: nobody is drained, nobody passes."""
     judgement = judge([*HEALTHY, *(failed_check(n, "clock-offset", "clock") for n in ("n1", "n2", "n3"))])

@@ -152,6 +152,15 @@ def link_speed(subject: Subject) -> Finding:
     return passed(measured, required, INVENTORY, advice=advice)
 
 
+def link_flaps(subject: Subject) -> Finding:
+    """The link is up now; whether it stayed so is seen at the end of the run, which adds a failure if it did not."""
+    found = answer(subject.probe, "interfaces").get(subject.interface)
+    if not found:
+        return not_applicable("no interface has the declared address; see check interface")
+    changes = found["carrier_changes"] or "unknown"
+    return passed(f"{subject.interface} is up; {changes} changes of its carrier since boot", "it stays up", "kernel")
+
+
 def decoy_interfaces(subject: Subject) -> Finding:
     """Further interfaces with an address, which collectives might choose unless they are told otherwise."""
     ours = {link.address for link in subject.node.links} | {subject.node.address}

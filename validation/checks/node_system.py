@@ -22,8 +22,6 @@ from validation.model import Outcome
 
 MEMORY_TOLERANCE = 0.05
 """Firmware updates move MemTotal by a little; a lost module is more."""
-DISK_PATHS = ("/", "/tmp", "/var")  # noqa: S108 - looked at, not written
-FREE_BYTES, FREE_SHARE, FREE_INODES_SHARE = 2**30, 0.05, 0.02
 NOFILE_LEAST, NOFILE_GOOD = 4_096, 65_536
 """Open files of a job: data loaders with many workers and shards run out at the usual 1024, large ones later."""
 SHARED_MEMORY_BYTES = 2**30
@@ -48,27 +46,6 @@ def hardware(subject: Subject) -> Finding:
     if abs(memory_mib - locked.memory_mib) > MEMORY_TOLERANCE * locked.memory_mib:
         return failed(measured, required, LOCK, "memory", remedy)
     return passed(measured, required, LOCK)
-
-
-def disk_space(subject: Subject) -> Finding:
-    """Free space and inodes of the places that jobs and packages write to."""
-    required = f"free: {gib(FREE_BYTES)} (or {FREE_SHARE:.0%} of a small disk) and {FREE_INODES_SHARE:.0%} of inodes"
-    seen, short = [], []
-    for path in DISK_PATHS:
-        found = answer(subject.probe, f"filesystem:{path}")
-        enough = min(FREE_BYTES, FREE_SHARE * found["total_bytes"])
-        seen.append(f"{path} {gib(found['free_bytes'])}")
-        if found["read_only"]:
-            short.append((f"{path} is read-only", "disk-read-only"))
-        elif found["free_bytes"] < enough:
-            short.append((f"{path} has {gib(found['free_bytes'])} free", "disk-full"))
-        elif found["files"] and found["files_free"] < FREE_INODES_SHARE * found["files"]:
-            short.append((f"{path} has {found['files_free']} of {found['files']} inodes free", "inodes-full"))
-    if not short:
-        return passed("free: " + ", ".join(seen), required, "default")
-    measured, cause = "; ".join(text for text, _ in short), short[0][1]
-    remedy = "find what fills it: du -xh / | sort -h | tail; journalctl --vacuum-size=200M; apt-get clean"
-    return failed(measured, required, "default", cause, remedy)
 
 
 def storage_mounts(subject: Subject) -> Finding:
