@@ -246,7 +246,7 @@ FAULTS = (
     Fault("slow-ingress", "What the node receives passes at a tenth of that.", _slow_ingress, _unshape),
     Fault("slow-pair", "Only between two nodes the speed is a tenth.", _slow_pair, drop_rules, takes="pair"),
     Fault("loss", "One packet in a hundred to and from the node is lost.", _loss, drop_rules),
-    Fault("loss-pair", "3 % of the packets between two nodes are lost.", _lose_on_link, drop_rules, takes="pair"),
+    Fault("loss-pair", "Of the packets between two nodes 3 % are lost.", _lose_on_link, drop_rules, takes="pair"),
     Fault("delay", "Every packet takes 20 ± 10 ms longer.", _delay, _unshape, unable=_no_netem),
     Fault("unreachable", "Nothing passes to or from the node.", _drop_all, drop_rules),
     Fault("isolated", "Nothing passes between the node and the others; you still reach it.", _isolate, drop_rules),

@@ -41,6 +41,12 @@ def render_list(site: Site | None = None) -> str:
     return "\n".join(rows)
 
 
+def render_table() -> str:
+    """The same for a page: a row a fault, whatever this machine can."""
+    rows = [f"| `{fault.name}` | {fault.sentence} | {NODES_TAKEN[fault.takes]} |" for fault in FAULTS.values()]
+    return "\n".join(["| fault | what is broken | takes |", "| --- | --- | --- |", *rows])
+
+
 def put_in(plan: Plan, name: str, nodes: Sequence[str]) -> None:
     """Put a fault into nodes; LabError, with nothing changed, where that can't be done."""
     fault = by_name(name)
