@@ -141,6 +141,16 @@ def test_a_skipped_collective_is_the_programs() -> None:
     assert {(c.kind, c.cause, c.node) for c in judgement.culprits} == {("software", "collective-mismatch", None)}
 
 
+def test_a_collective_of_an_unexpected_size_is_the_programs() -> None:
+    """gloo's complaint on the ranks that met another collective, and one that hangs for want of it: no node's fault."""
+    records = [
+        failure("n1", "exception", "ranks are in different collectives: RuntimeError: op.preamble.length <= op.nbytes"),
+        failure("n3", "hang", "it is at step 11, phase backward while others are at step 10, phase all-reduce"),
+    ]
+    judgement = judge([*HEALTHY, *records])
+    assert {(c.kind, c.cause, c.node) for c in judgement.culprits} == {("software", "collective-mismatch", None)}
+
+
 def test_the_same_exception_on_all_ranks_is_the_programs() -> None:
     """No node is drained for a mistake that every rank made."""
     records = [failure(n, "exception", "RuntimeError: shapes") for n in ("n1", "n2", "n3", "n4")]
