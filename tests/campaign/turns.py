@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -55,12 +56,17 @@ def one_turn(lab: Lab, key: str, kind: str, placed: Sequence[Placed], out: Path,
     nodes = tuple("–".join(one.nodes) or "the machine" for one in placed)
     if why := not_here(names):
         return Turn(key=key, kind=kind, faults=names, numbers=numbers, nodes=nodes, not_here=why)
-    before = drained_by_us(lab)
-    with broken(lab, placed):
-        began = time.monotonic()
-        found = decide(lab, out, *(("--only", stages) if stages else ()))
-        seconds = time.monotonic() - began
-        drained = drained_by_us(lab) - before
+    before, began = drained_by_us(lab), time.monotonic()
+    try:
+        with broken(lab, placed):
+            began = time.monotonic()
+            found = decide(lab, out, *(("--only", stages) if stages else ()))
+            seconds = time.monotonic() - began
+            drained = drained_by_us(lab) - before
+    except (AssertionError, subprocess.TimeoutExpired) as error:
+        why = f"verdict: none, since {str(error).strip().splitlines()[-1][:300]}"
+        seconds = round(time.monotonic() - began, 1)
+        return Turn(key=key, kind=kind, faults=names, numbers=numbers, nodes=nodes, seconds=seconds, wrong=(why,))
     culprits = named_by(found)
     wrong = judge_turn(placed, found.certificate["verdict"], culprits, drained, partial=bool(stages))
     return Turn(

@@ -81,6 +81,10 @@ def shm(size: int) -> dict[str, Any]:
     return {"total_bytes": size, "free_bytes": size, "files": 100, "files_free": 100, "read_only": False}
 
 
+def low_size(limits: str) -> str:
+    return limits.replace("Max file size             unlimited", "Max file size             1048576  ")
+
+
 def full(**values: Any) -> dict[str, Any]:
     whole = {"total_bytes": 2**38, "free_bytes": 2**37, "files": 10**6, "files_free": 10**5, "read_only": False}
     return {**whole, **values}
@@ -111,6 +115,7 @@ FAULTS: list[tuple[str, str, Callable[[Any], Any], str, str]] = [
     ("disk-speed", "disk_speed", lambda a: {**a, "write_mb_s": 5.0}, "disk-slow", "writes 5 MB/s, peers"),
     ("storage-mounts", "mounts", lambda a: a.replace(" /shared ", " /elsewhere "), "mount", "a folder, not a mount"),
     ("limits", "limits", lambda a: {**a, "slurmd": low_files(a["slurmd"])}, "limits", "open files 256"),
+    ("limits", "limits", lambda a: {**a, "slurmd": low_size(a["slurmd"])}, "limits", "file size 1048576"),
     ("shared-memory", "filesystem:/dev/shm", lambda a: shm(64 * 2**20), "shared-memory", "0.1 GiB"),
     ("versions", "versions", lambda a: {**a, "torch": "2.9.9"}, "consistency", "torch 2.9.9"),
     ("versions", "versions", lambda a: {**a, "torch": ""}, "torch-missing", "not installed"),

@@ -24,6 +24,9 @@ MEMORY_TOLERANCE = 0.05
 """Firmware updates move MemTotal by a little; a lost module is more."""
 NOFILE_LEAST, NOFILE_GOOD = 4_096, 65_536
 """Open files of a job: data loaders with many workers and shards run out at the usual 1024, large ones later."""
+UNLIMITED = ("Max cpu time", "Max file size", "Max data size", "Max address space")
+PROCESSES_LEAST = 1_024
+"""Threads count too: some hundred a rank."""
 SHARED_MEMORY_BYTES = 2**30
 LOCK = "hardware lock"
 
@@ -87,6 +90,9 @@ def limits(subject: Subject) -> Finding:
     measured = f"open files {nofile:.0f}, locked memory {'unlimited' if unlimited else f'{locked / 1024:.0f} KiB'}"
     rdma = bool(answer(subject.probe, "infiniband"))
     required = f"open files ≥ {NOFILE_LEAST}" + (", locked memory unlimited (RDMA)" if rdma else "")
+    if slurmd_runs and (short := _short_limits(source)):
+        remedy = "take the limit out of slurmd.service and its drop-ins (systemctl cat slurmd), then restart slurmd"
+        return failed(f"{measured}; {short}", required, context, "limits", remedy)
     if nofile < NOFILE_LEAST and slurmd_runs:
         return failed(measured, required, context, "limits", "set LimitNOFILE=131072 in a drop-in of slurmd.service")
     if not unlimited and rdma:
@@ -95,6 +101,14 @@ def limits(subject: Subject) -> Finding:
     if nofile < NOFILE_GOOD:
         advice.append(f"fewer than {NOFILE_GOOD} open files: large data loaders may run out")
     return passed(measured, required, context, advice="; ".join(advice))
+
+
+def _short_limits(source: str) -> str:
+    """Other limits that end a job in the middle: of time, of a file's size, of memory, of processes."""
+    found = {row: process_limit(source, row) for row in UNLIMITED}
+    short = [f"{row.removeprefix('Max ')} {value:.0f}" for row, value in found.items() if value != float("inf")]
+    processes = process_limit(source, "Max processes")
+    return ", ".join([*short, *([f"processes {processes:.0f}"] if processes < PROCESSES_LEAST else [])])
 
 
 def shared_memory(subject: Subject) -> Finding:
