@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.page:
         lab.lab("heal")
         settle(lab)
-        run_all(lab, jobs, results, again=options.again)
+        run_all(lab, jobs, results, again=options.again, brief=options.brief)
     order = {key: number for number, (key, _, _) in enumerate(plan(lab, [], 1000, 1000))}
     turns = sorted(results.read().values(), key=lambda turn: order.get(turn.key, len(order)))
     options.write.write_text(render(turns), encoding="utf-8")
@@ -52,21 +52,29 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--pairs", type=int, default=30, help="pairs of faults at once (default 30)")
     add("--healthy", type=int, default=20, help="runs with nothing wrong (default 20)")
     add("--again", action="store_true", help="do again what has a result already")
+    add("--brief", action="store_true", help="run only the stages that show a fault")
     add("--page", action="store_true", help="run nothing, only write the page")
     add("--results", type=Path, default=ROOT / "reports" / "campaign" / "results.jsonl")
     add("--write", type=Path, default=PAGE, help="the page (default docs/fault-campaign.md)")
     return parser.parse_args(arguments)
 
 
-def run_all(lab: Lab, jobs: Sequence[Job], results: Results, *, again: bool) -> None:
+def run_all(lab: Lab, jobs: Sequence[Job], results: Results, *, again: bool, brief: bool) -> None:
     """Each job once; its result is on disk before the next begins."""
     known = {} if again else results.read()
     for number, (key, kind, placed) in enumerate(jobs):
         if key in known:
             continue
-        turn = one_turn(lab, key, kind, placed, results.path.parent)
+        stages = shown_by(placed) if brief else ""
+        turn = one_turn(lab, key, kind, placed, results.path.parent, stages)
         results.add(turn)
         print(f"{number + 1}/{len(jobs)} {key}: {_said(turn)}", file=sys.stderr, flush=True)
+
+
+def shown_by(placed: Sequence[Placed]) -> str:
+    """The stages that show all of these faults; nothing stands for all stages."""
+    every = [one.expected.stages for one in placed] or [""]
+    return "" if "" in every else ",".join(dict.fromkeys(stage for text in every for stage in text.split(",")))
 
 
 def _said(turn: Turn) -> str:

@@ -12,8 +12,8 @@ HEAD = """\
 
 Written by `python -m tests.campaign`; the expectations are data in `tests/campaign/expectations.py`, and the faults are
 those of `bin/lab fault`. Every fault was put into a lab of a head and four compute nodes, found (or not) by
-`validate-cluster` at level quick with all stages, and healed. Right: the verdict is the expected one, the part at fault
-is named, nobody else is, and nobody else is drained.
+`validate-cluster` at level quick with the stages that are told, and healed. Right: the verdict is the expected one, the
+part at fault is named, nobody else is, and nobody else is drained.
 """
 
 
@@ -65,14 +65,15 @@ def _done(turns: Sequence[Turn]) -> list[Turn]:
 
 def _table(turns: Sequence[Turn]) -> str:
     rows = [
-        "| no. | fault | on | verdict | named | drained | s | right? |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| no. | fault | on | stages | verdict | named | drained | s | right? |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for turn in _done(turns):
         cells = (
             " + ".join(filter(None, turn.numbers)) or "–",
             " + ".join(turn.faults),
             " + ".join(turn.nodes),
+            turn.stages,
             turn.verdict,
             "; ".join(turn.named) or "nobody",
             ", ".join(turn.drained) or "–",

@@ -16,7 +16,7 @@ from tests.campaign.turns import one_turn, settle
 from tests.end_to_end.deploys import deploy
 from tests.lab.handle import Lab
 
-SHORT = [one for one in EXPECTED if one.stages]
+SHORT = [one for one in EXPECTED if one.short]
 
 
 @pytest.fixture(scope="module")

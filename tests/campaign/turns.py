@@ -28,6 +28,7 @@ class Turn(BaseModel):
     faults: tuple[str, ...]
     numbers: tuple[str, ...]
     nodes: tuple[str, ...]
+    stages: str = "all"
     verdict: str = ""
     named: tuple[str, ...] = ()
     drained: tuple[str, ...] = ()
@@ -70,7 +71,8 @@ def one_turn(lab: Lab, key: str, kind: str, placed: Sequence[Placed], out: Path,
     culprits = named_by(found)
     wrong = judge_turn(placed, found.certificate["verdict"], culprits, drained, partial=bool(stages))
     return Turn(
-        key=key, kind=kind, faults=names, numbers=numbers, nodes=nodes, verdict=found.certificate["verdict"],
+        key=key, kind=kind, faults=names, numbers=numbers, nodes=nodes, stages=stages or "all",
+        verdict=found.certificate["verdict"],
         named=tuple(f"{one.kind} {one.subject}: {one.cause}" for one in culprits), drained=tuple(sorted(drained)),
         seconds=round(seconds, 1), wrong=tuple(wrong), undecided=tuple(found.certificate["undecided"][:6]),
     )  # fmt: skip
