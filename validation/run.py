@@ -26,7 +26,7 @@ from validation.run_folder import RunFolder, RunFolderError
 from validation.run_lock import ClusterLocked, run_lock
 from validation.run_options import RunOptions, UsageError
 from validation.run_stages import Run, run_record, run_stages, skip_the_rest, states_of
-from validation.slurm_state import busy_nodes, choose_launcher, read_states
+from validation.slurm_state import busy_nodes, choose_launcher, read_states, settled_states
 
 EXIT_INTERRUPTED = 130
 BUSY_POLL_S = 5.0
@@ -128,8 +128,9 @@ def _waited_out(run: Run) -> bool:
 def _wait_until_idle(run: Run) -> None:
     """Read Slurm's states until no node of the run has a job; Refused when the time is over."""
     while True:
-        run.states = read_states(run.remotes.get(run.cluster.controller.name))
-        busy = busy_nodes(run.states, [node.name for node in run.nodes])
+        names = [node.name for node in run.nodes]
+        run.states = settled_states(run.remotes.get(run.cluster.controller.name), names)
+        busy = busy_nodes(run.states, names)
         if not busy:
             run.progress.step("run", states_of(run.states, run.nodes))
             return

@@ -88,9 +88,8 @@ def plan(lab: Lab, faults: Sequence[str], pairs: int, healthy: int) -> Iterator[
     """The jobs in their order; with `faults` only those."""
     compute = [node.name for node in lab.cluster.nodes if "compute" in node.roles]
     first, second = (compute[-2], compute[-1]), (compute[1], compute[0])
-    for expected in EXPECTED:
-        if not faults or expected.fault in faults:
-            yield f"single {expected.fault}", "single", [Placed(expected, *first)]
+    for expected in [by_fault(name) for name in faults] or EXPECTED:
+        yield f"single {expected.fault}", "single", [Placed(expected, *first)]
     if faults:
         return
     for a, b in sampled_pairs(pairs):

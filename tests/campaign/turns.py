@@ -104,15 +104,16 @@ def settle(lab: Lab, timeout_s: float = 60) -> None:
     """Wait until Slurm hears every node again, and take back the drains of this product."""
     deadline = time.monotonic() + timeout_s
     while True:
-        for name in drained_by_us(lab):
-            lab.ssh("head", f"scontrol update NodeName={name} State=RESUME", check=False)
         states = slurm_states(lab)
-        bad = [name for name, (state, _) in states.items() if state.rstrip("~#$@") not in ("idle", "drained", "mixed")]
-        if (states and not bad) or time.monotonic() > deadline:
+        down = {name for name, (state, _) in states.items() if state.startswith("down")}
+        again = sorted(down | drained_by_us(lab, states))
+        if again:
+            lab.ssh("head", f"scontrol update NodeName={','.join(again)} State=RESUME", check=False)
+        elif states and all(state in ("idle", "drained", "mixed") for state, _ in states.values()):
             return
-        for name in bad:
-            lab.ssh("head", f"scontrol update NodeName={name} State=RESUME", check=False)
-        time.sleep(1)
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.5)
 
 
 def slurm_states(lab: Lab) -> dict[str, tuple[str, str]]:
@@ -125,8 +126,10 @@ def slurm_states(lab: Lab) -> dict[str, tuple[str, str]]:
     return {name: (state, reason) for name, state, reason in rows}
 
 
-def drained_by_us(lab: Lab) -> set[str]:
-    return {name for name, (_, reason) in slurm_states(lab).items() if reason.startswith("klaster:")}
+def drained_by_us(lab: Lab, states: dict[str, tuple[str, str]] | None = None) -> set[str]:
+    """A reason stays after a node was resumed: its state tells."""
+    states = slurm_states(lab) if states is None else states
+    return {name for name, (state, reason) in states.items() if state.startswith("drain") and "klaster:" in reason}
 
 
 class Results:
