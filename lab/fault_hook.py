@@ -53,7 +53,7 @@ def _at_step(torch: Any, act: Callable[[], None]) -> None:
             if steps[0] == AT:
                 act()
 
-    torch.optim.optimizer.register_optimizer_step_post_hook(count)
+    sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(count)
 
 
 def _together(torch: Any) -> bool:
@@ -96,7 +96,7 @@ def _skip_collective(torch: Any) -> None:
             return None
         return real(*arguments, **words)
 
-    torch.optim.optimizer.register_optimizer_step_post_hook(count)
+    sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(count)
     dist.all_reduce = all_reduce
 
 

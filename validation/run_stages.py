@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING, Literal
 
 from inventory.hardware import HardwareLock
 from inventory.model import Cluster, Node
-from validation.model import CellRecord, Judgement, Outcome, ReachRecord, Record, RunRecord, Stage, StageRecord
+from validation.model import CellRecord, Judgement, Outcome, Record, RunRecord, Stage, StageRecord
 from validation.progress import Progress
 from validation.remote import Remote
 from validation.run_folder import RunFolder
 from validation.run_options import RunOptions
 from validation.slurm_state import SlurmNode
+from validation.worlds import worlds
 
 if TYPE_CHECKING:
     from validation.launcher import Fleet
 
 HEAD_AS_PARTNER_BELOW = 4
 """With fewer compute nodes the head is a partner in stage pairs: two nodes alone decide nothing (rule 10)."""
-MOST_WORLDS = 4
-"""So many cut links apart are still tried around; with more, the network is what must be mended first."""
 
 
 @dataclass
@@ -140,21 +139,10 @@ def _node_stage(run: Run) -> None:
 
 
 def _measured_stages(run: Run, wanted: Sequence[Stage]) -> None:
-    from validation.launcher import FleetError, start_fleet
+    from validation.launcher import FleetError
 
-    nodes = run.partners if "pairs" in wanted else run.ranks
-    run.progress.step(wanted[0], f"starting {len(nodes)} workers through {run.launcher}")
     try:
-        fleet = start_fleet(
-            run.cluster,
-            run.remotes,
-            nodes,
-            launcher=run.launcher,
-            run_id=run.run_id,
-            logs=run.folder.logs,
-            emit=run.emit,
-            run_started=run.began,
-        )
+        fleet = _start_ranks(run, run.partners if "pairs" in wanted else run.ranks, wanted[0])
     except FleetError as error:
         for stage in wanted:
             run.emit(StageRecord(stage=stage, status="error", reason=str(error), seconds=0))
@@ -172,6 +160,27 @@ def _measured_stages(run: Run, wanted: Sequence[Stage]) -> None:
                     _stage(run, stage, fleet)
                 else:
                     _stage_by_groups(run, stage, fleet, groups)
+
+
+def _start_ranks(run: Run, nodes: Sequence[Node], stage: Stage) -> Fleet:
+    """A rank on each node, through Slurm where that was chosen; over ssh if Slurm can't, unless it was insisted on.
+
+    A sick network or service takes srun down without a name; the nodes are idle, so ssh may look for the reason.
+    """
+    from validation.launcher import FleetError, start_fleet
+
+    while True:
+        run.progress.step(stage, f"starting {len(nodes)} workers through {run.launcher}")
+        try:
+            return start_fleet(
+                run.cluster, run.remotes, nodes, launcher=run.launcher, run_id=run.run_id, logs=run.folder.logs,
+                emit=run.emit, run_started=run.began,
+            )  # fmt: skip
+        except FleetError as error:
+            if run.launcher == "ssh" or run.options.launcher == "slurm":
+                raise
+            run.progress.step(stage, f"Slurm could not start them ({error}): over ssh, then")
+            run.launcher = "ssh"
 
 
 def _stage(run: Run, stage: Stage, fleet: Fleet) -> None:
@@ -212,33 +221,6 @@ def unfit_for_world(judgement: Judgement) -> set[str]:
     """Nodes blamed by name that failed in stage pairs."""
     failed = {r.subject for r in judgement.results if r.stage == "pairs" and r.outcome is Outcome.FAIL}
     return failed & {culprit.node for culprit in judgement.culprits if culprit.node}
-
-
-def worlds(records: Sequence[Record], names: Sequence[str]) -> tuple[list[list[str]], str]:
-    """Groups of nodes in which all reach each other and that together hold all nodes, or why there are none.
-
-    With one pair cut, making a world group fails on every node after minutes (tried). So each end of a cut link is
-    tested in a world without the other: the link is at fault, and neither node is left undecided.
-    """
-    if not names:
-        return [], "no compute node is left"
-    reached = {(record.src, record.dst): record.ok for record in records if isinstance(record, ReachRecord)}
-    dead = {(src, dst) for (src, dst), ok in reached.items() if not ok and src in names and dst in names}
-
-    def apart(a: str, b: str) -> bool:
-        return (a, b) in dead or (b, a) in dead
-
-    groups: list[list[str]] = []
-    left = list(names)
-    while left:
-        group = [left[0]]
-        group += [name for name in [*left[1:], *names] if name not in group and not any(apart(name, g) for g in group)]
-        groups.append([name for name in names if name in group])
-        left = [name for name in left if name not in group]
-    if dead and (len(groups) > MOST_WORLDS or any(len(group) < 2 for group in groups)):
-        shown = ", ".join(f"{src} → {dst}" for src, dst in sorted(dead)[:4])
-        return [], f"not all nodes reach each other: {shown}"
-    return groups, ""
 
 
 def _stage_by_groups(run: Run, stage: Stage, fleet: Fleet, groups: Sequence[Sequence[str]]) -> None:

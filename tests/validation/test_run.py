@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import signal
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from inventory.hardware import HardwareLock
 from inventory.model import Cluster, Network, Node
 from validation import cli, run_stages
+from validation.launcher import FleetError
 from validation.model import CheckResult, Culprit, Judgement, Outcome, ReachRecord, StageRecord
 from validation.progress import Progress
 from validation.remote import Remote
 from validation.run import patient_signals
 from validation.run_folder import RunFolder
 from validation.run_options import RunOptions
-from validation.run_stages import Run, unfit_for_world, worlds
+from validation.run_stages import Run, unfit_for_world
 from validation.run_stages import run_stages as run_all
+from validation.worlds import worlds
 
 INVENTORY = """
 from inventory.model import Cluster, Network, Node
@@ -207,3 +210,28 @@ def test_a_second_signal_does_not_break_the_cleaning_up(capsys: pytest.CaptureFi
     assert cleaned
     assert signal.getsignal(signal.SIGTERM) == before
     assert "cleaning up" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("asked", "through"), [("auto", ["slurm", "ssh"]), ("slurm", ["slurm"]), ("ssh", ["ssh"])])
+def test_ranks_that_slurm_can_not_start_are_started_over_ssh(
+    make_run: Any, monkeypatch: pytest.MonkeyPatch, asked: str, through: list[str]
+) -> None:
+    """A sick network ends srun without a name: ssh then looks for the reason, unless Slurm was insisted on."""
+    tried = []
+
+    def start(*_: Any, launcher: str, **more: Any) -> str:
+        tried.append(launcher)
+        if launcher == "slurm":
+            raise FleetError("the Slurm job ended: CANCELLED")
+        return "a fleet"
+
+    monkeypatch.setattr("validation.launcher.start_fleet", start)
+    run = make_run(cluster("a", "b"), "a", "b")
+    run.options = dataclasses.replace(run.options, launcher=asked)
+    run.launcher = "ssh" if asked == "ssh" else "slurm"
+    if asked == "slurm":
+        with pytest.raises(FleetError):
+            run_stages._start_ranks(run, run.ranks, "pairs")
+    else:
+        assert cast(str, run_stages._start_ranks(run, run.ranks, "pairs")) == "a fleet"
+    assert tried == through
