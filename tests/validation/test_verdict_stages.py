@@ -151,6 +151,19 @@ def test_a_collective_of_an_unexpected_size_is_the_programs() -> None:
     assert {(c.kind, c.cause, c.node) for c in judgement.culprits} == {("software", "collective-mismatch", None)}
 
 
+def test_a_rank_that_gloo_aborts_for_another_collective_is_no_nodes_fault() -> None:
+    """As recorded in the lab: n3 left one all-reduce out, and gloo ended it when the next one's size did not fit."""
+    last = (
+        "terminate called after throwing an instance of 'gloo::EnforceNotMet'",
+        "  what():  [enforce fail at ./gloo/transport/tcp/pair.cc:446] op.preamble.length <= op.nbytes. 183200 vs 2560",
+    )
+    judgement = judge([*HEALTHY, failure("n3", "signal", "SIGABRT", last_lines=last)])
+    assert {(c.kind, c.cause, c.node) for c in judgement.culprits} == {("software", "collective-mismatch", None)}
+    assert judgement.nodes["n3"] is not Outcome.FAIL
+    other = judge([*HEALTHY, failure("n3", "signal", "SIGABRT", last_lines=("double free or corruption",))])
+    assert named(other) == {("node", "n3", "killed", "n3")}
+
+
 def test_the_same_exception_on_all_ranks_is_the_programs() -> None:
     """No node is drained for a mistake that every rank made."""
     records = [failure(n, "exception", "RuntimeError: shapes") for n in ("n1", "n2", "n3", "n4")]

@@ -13,8 +13,10 @@ from validation.verdicts.node_stage import is_common
 
 WAITING = ("all-reduce", "connect", "barrier", "leave", "finished")
 """Phases in which a rank waits for the others: one that waits elsewhere runs another program, it does not hang."""
-DIFFERENT = "ranks are in different collectives"
-"""How the launcher begins its words about a collective of a size that nobody expected."""
+MISMATCH = re.compile(
+    r"ranks are in different collectives|preamble\.length|mismatch between collectives", re.IGNORECASE
+)
+"""What the launcher, gloo and torch say of a collective that the others are not in; gloo then aborts the rank."""
 REMEDIES = {
     "hang": "Look at {node}: dmesg, disk and file servers it waits for, its processes; reboot it if in doubt.",
     "killed": "Find who sent {detail} on {node}: journalctl, the out-of-memory killer, a limit or a person.",
@@ -63,10 +65,14 @@ def _cause(record: FailureRecord) -> str:
         return "out-of-memory"
     if record.what == "hang" and _waits_elsewhere(record.detail):
         return "collective-mismatch"
-    if record.what == "exception" and record.detail.startswith(DIFFERENT):
+    if record.what in ("exception", "signal") and any(MISMATCH.search(line) for line in _words(record)):
         return "collective-mismatch"
     names = {"signal": "killed", "exit": "crash", "exception": "crash", "no-start": "not-started"}
     return names.get(record.what, record.what)
+
+
+def _words(record: FailureRecord) -> tuple[str, ...]:
+    return (record.detail, *record.last_lines)
 
 
 def _waits_elsewhere(detail: str) -> bool:
