@@ -194,20 +194,22 @@ def _slurmd(site: Site) -> str:
 def _limits_before(site: Site) -> Memory:
     found = OLD_LIMIT.findall(site.sh(f"cat /proc/{_slurmd(site)}/limits"))
     names = {"open files": "nofile", "locked memory": "memlock"}
-    return {names[row]: f"{soft}:{hard}" for row, soft, hard in found}
+    return {names[row]: soft for row, soft, _ in found}
 
 
 def _few_files(site: Site) -> None:
-    site.sh(f"prlimit --pid {_slurmd(site)} --nofile=256:256")
+    site.sh(f"prlimit --pid {_slurmd(site)} --nofile=256:")
 
 
 def _little_locked(site: Site) -> None:
-    site.sh(f"prlimit --pid {_slurmd(site)} --memlock=65536:65536")
+    site.sh(f"prlimit --pid {_slurmd(site)} --memlock=65536:")
 
 
 def _limits_back(site: Site, memory: Memory) -> None:
-    words = " ".join(f"--{name}={value}" for name, value in memory.items())
-    attempt(site, f"prlimit --pid $(systemctl show -p MainPID --value slurmd) {words}")
+    """Only the soft limits were lowered: not every machine lets its root raise a hard one again."""
+    words = " ".join(f"--{name}={value}:" for name, value in memory.items())
+    if site.init:
+        site.sh(f"p=$(systemctl show -p MainPID --value slurmd); [ $p = 0 ] || prlimit --pid $p {words}")
 
 
 # --- the whole machine --------------------------------------------------------------------------------------------
