@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.campaign.expectations import LATER
+from tests.campaign.expectations import EXPECTED, LATER
 from tests.campaign.turns import Turn
 
+KINDS = {"pair": "pairs of faults at once", "healthy": "healthy runs"}
 HEAD = """\
 # The fault campaign
 
@@ -84,7 +85,15 @@ def _table(turns: Sequence[Turn]) -> str:
     return "\n".join(rows) + "\n"
 
 
+def kinds_of(turns: Sequence[Turn]) -> set[str]:
+    return {turn.kind for turn in turns}
+
+
 def _not_in(turns: Sequence[Turn]) -> str:
     lines = [f"- {turn.not_here}" for turn in turns if turn.not_here and turn.kind == "single"]
     lines += [f"- {name}: {why}" for name, why in LATER.items()]
+    done = {turn.faults[0] for turn in turns if turn.kind == "single"}
+    if missing := [expected.fault for expected in EXPECTED if expected.fault not in done]:
+        lines.append(f"- not run in this campaign, which was not finished: {', '.join(missing)}")
+    lines += [f"- {what}: not run in this campaign" for kind, what in KINDS.items() if kind not in kinds_of(turns)]
     return "\n".join(lines) + "\n"

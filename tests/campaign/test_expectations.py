@@ -98,3 +98,5 @@ def test_results_survive_and_the_page_counts_them(tmp_path: Path) -> None:
     assert "| single faults | 1 | 1 | 1 | 0 | 0 |" in page
     assert "Healthy runs: 1, 1 passed, 0 false alarms, 0 undecided." in page
     assert "- delay: no netem" in page
+    assert "which was not finished: slow-link, slow-egress" in page
+    assert "- pairs of faults at once: not run in this campaign" in page

@@ -6,12 +6,32 @@ import json
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from lab.faults import FAULTS, RECORD
 from lab.plan import Instance, make_plan
 from tests.lab.handle import Lab
 
 pytestmark = pytest.mark.lab
+EACH_WAY = [
+    "slow-link",
+    "cut",
+    "mtu",
+    "flapping",
+    "decoy",
+    "same-address",
+    "loopback-name",
+    "slurmd-stopped",
+    "missing-tool",
+    "slow-cpu",
+    "disk-full",
+    "small-shm",
+    "few-files",
+    "rank-killed",
+    "storage-stuck",
+    "storage-gone",
+]
+"""One fault of each way to put something in; the others run with --full."""
 NOT_WORTH_A_TURN = ("clock", "gpu-", "rare-bit-flip", "nfs-stopped")
 """Slow, or the same code as another one."""
 STATE = r"""
@@ -30,7 +50,12 @@ def state(lab: Lab) -> str:
     return inside + lab.lab("status").stdout
 
 
-@pytest.mark.parametrize("name", [name for name in FAULTS if not name.startswith(NOT_WORTH_A_TURN)])
+def every_fault() -> list[ParameterSet]:
+    names = [name for name in FAULTS if not name.startswith(NOT_WORTH_A_TURN)]
+    return [pytest.param(name, marks=() if name in EACH_WAY else (pytest.mark.full,)) for name in names]
+
+
+@pytest.mark.parametrize("name", every_fault())
 def test_a_fault_leaves_no_trace_when_healed(lab: Lab, name: str) -> None:
     """The node is after heal as it was before; a fault that is not to be had is refused in one line."""
     before = state(lab)
