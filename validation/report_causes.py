@@ -40,6 +40,7 @@ CAUSES = {
     "disk-full": "its disk is full",
     "inodes-full": "its file system has no room for more files",
     "disk-read-only": "its file system cannot be written",
+    "address-conflict": "it holds the address of another node as well",
     "disk-slow": "its disk is far slower than its peers'",
     "large-packets": "small packets pass and those that fill a frame are lost",
     "link-flapping": "its link went down while the run went on",

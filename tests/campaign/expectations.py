@@ -47,7 +47,7 @@ def service(*causes: str) -> tuple[Part, ...]:
 
 LINK = (Part("link", "V–P"),)
 SLOW = ("network", "latency", "loss", "network-unsteady")
-SHARED_ADDRESS = (Part("node", "V"), Part("node", "P"), Part("configuration", "*"))
+SHARED_ADDRESS = (Part("node", "P", ("address-conflict",)),)
 NO_TORCH = (*node("torch-missing"), Part("validator", "*"))
 PROGRAM = (Part("software", "*"),)
 HEAD_SERVICE = (Part("service", "head", ("slurmctld-down",)),)
@@ -72,7 +72,7 @@ EXPECTED = (
     Expected("black-hole", "", (FAIL,), node("large-packets", "mtu", "network"), stages="pairs", short=True),
     Expected("corrupt-packets", "", (FAIL,), node("data-corruption", "data-corruption-ingress"), stages="pairs"),
     Expected("flapping", "F11", (FAIL,), node("link-flapping", "unreachable", "hang", *SLOW), stages="pairs"),
-    Expected("same-address", "", (FAIL,), SHARED_ADDRESS, on="VP", stages="pairs"),
+    Expected("same-address", "", (FAIL,), SHARED_ADDRESS, on="VP"),
     # --- names, time, accounts, versions, services
     Expected("decoy", "F13", (PASS,), stages=""),
     Expected("loopback-name", "F14", (FAIL,), node("name-resolution"), short=True),
@@ -164,7 +164,9 @@ class Placed:
 
     @property
     def drainable(self) -> set[str]:
-        return {self.victim} if self.expected.drains and self.expected.on.startswith("V") else set()
+        if not self.expected.drains or not self.expected.on.startswith("V"):
+            return set()
+        return {self.partner if part.subject == "P" else self.victim for part in self.expected.culprits}
 
 
 def judge_turn(

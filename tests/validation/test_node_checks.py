@@ -81,6 +81,12 @@ def shm(size: int) -> dict[str, Any]:
     return {"total_bytes": size, "free_bytes": size, "files": 100, "files_free": 100, "read_only": False}
 
 
+def second_address(answered: dict[str, Any], address: str) -> dict[str, Any]:
+    rows = json.loads(answered["stdout"])
+    rows[-1]["addr_info"].append({"local": address})
+    return {**answered, "stdout": json.dumps(rows)}
+
+
 def low_size(limits: str) -> str:
     return limits.replace("Max file size             unlimited", "Max file size             1048576  ")
 
@@ -97,6 +103,7 @@ FAULTS: list[tuple[str, str, Callable[[Any], Any], str, str]] = [
     ("name-resolution", "names", lambda a: {**a, "n1": ["10.77.0.99"]}, "name-resolution", "n1 gives 10.77.0.99"),
     ("resolver", "resolver", lambda a: {**a, "servers": {"10.0.0.1": "error: timed out"}}, "dns", "10.0.0.1"),
     ("interface", "sources", lambda a: {**a, "n1": "172.17.0.1"}, "route", "to n1 from 172.17.0.1"),
+    ("interface", "addresses", lambda a: second_address(a, "10.77.0.11"), "address-conflict", "which is n1's"),
     ("mtu", "interfaces", lambda a: {**a, "eth0": {**a["eth0"], "mtu": "9000"}}, "mtu", "9000"),
     (
         "link-speed",

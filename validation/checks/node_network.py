@@ -110,6 +110,13 @@ def interface(subject: Subject) -> Finding:
         measured = f"no interface has {', '.join(missing)}; found {', '.join(held)}"
         remedy = "give the interface its declared address, or correct the inventory"
         return failed(measured, required, INVENTORY, "address", remedy)
+    others = [other for other in subject.cluster.nodes if other.name != subject.name]
+    theirs = {other.address: other.name for other in others}
+    theirs |= {link.address: other.name for other in others for link in other.links if link.address}
+    if taken := {address: owner for address, owner in theirs.items() if address in held}:
+        measured = "; ".join(f"{held[address]} has {address}, which is {owner}'s" for address, owner in taken.items())
+        remedy = "take it off (ip address del): who answers for it is chance, and it shows as links that come and go"
+        return failed(measured, required, INVENTORY, "address-conflict", remedy)
     sources: dict[str, str] = answer(subject.probe, "sources")
     wrong = {peer: source for peer, source in sources.items() if source != subject.node.address}
     if wrong:
