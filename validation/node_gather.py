@@ -14,14 +14,16 @@ from inventory.containers import registry_node
 from inventory.hardware import HardwareLock
 from inventory.model import DEPLOY_ACCOUNT, Cluster, Node
 from validation.checks.node import Clock, Gathered, Probe, ProbeError
+from validation.checks.node_disk import DISK_PATHS
 from validation.checks.node_identity import asked_units, over_limit_jobs
 from validation.checks.node_services import ASKED
-from validation.checks.node_system import DISK_PATHS, versions_of
+from validation.checks.node_system import versions_of
 from validation.gpu_gather import load_gpus
 from validation.remote import Remote, RemoteError, connect_all
 from validation.slurm_state import SlurmNode
 
 PROBE = Path(__file__).parent / "payloads" / "probe.py"
+DISK_PROBE = Path(__file__).parent / "payloads" / "probe_disk.py"
 GPU_PROBE = Path(__file__).parent / "payloads" / "probe_gpu.py"
 PROBE_TIMEOUT_S = 12.0
 """Each of its questions has 4 s of its own; forking them costs 1–2 s on a slow machine."""
@@ -107,6 +109,7 @@ def questions(cluster: Cluster, node: Node, has_gpus: bool = False) -> dict[str,
         "slurm_accounts": "controller" in node.roles and bool(cluster.teams),
         "over_limit": over_limit_jobs(cluster, node),
         "accounts": [*SERVICE_ACCOUNTS, *(user.name for user in cluster.users)],
+        "disks_but": [storage.path for storage in cluster.storage],
         "venv": cluster.training.venv if cluster.training.source != "debian" else "",
         "gpus": has_gpus,
         "registry": [registry_node(cluster), cluster.registry.port] if cluster.registry else [],
@@ -115,7 +118,8 @@ def questions(cluster: Cluster, node: Node, has_gpus: bool = False) -> dict[str,
 
 def probe_program(has_gpus: bool) -> bytes:
     """The probe as one file for a Python that reads it from its standard input."""
-    return b"\n".join(part.read_bytes() for part in ((GPU_PROBE, PROBE) if has_gpus else (PROBE,)))
+    parts = (DISK_PROBE, GPU_PROBE, PROBE) if has_gpus else (DISK_PROBE, PROBE)
+    return b"\n".join(part.read_bytes() for part in parts)
 
 
 def ask(cluster: Cluster, node: Node, remote: Remote, has_gpus: bool = False, only: Sequence[str] = ()) -> Probe:

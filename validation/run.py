@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from inventory.hardware import HardwareLock
 from inventory.loading import hardware_lock_path, load_cluster
 from validation.history import collect
+from validation.link_watch import changed, read_counts
 from validation.model import Judgement
 from validation.node_journal import collect_journals
 from validation.outcome import EXIT_UNDECIDED, Finished, finish, show
@@ -27,7 +28,7 @@ from validation.run_folder import RunFolder, RunFolderError
 from validation.run_lock import ClusterLocked, run_lock
 from validation.run_options import RunOptions, UsageError
 from validation.run_stages import Run, run_record, run_stages, skip_the_rest, states_of
-from validation.slurm_state import busy_nodes, choose_launcher, read_states
+from validation.slurm_state import busy_nodes, choose_launcher, read_states, settled_states
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -76,8 +77,11 @@ def _validate(run: Run, started: datetime, stack: ExitStack) -> int:
     record = run_record(run, started.strftime("%Y-%m-%dT%H:%M:%SZ"), _version())
     baselines = collect(run.folder, record, fresh=run.options.new_baseline)
     run.emit(record.model_copy(update={"baselines": baselines}))
+    links = read_counts(run.cluster, run.remotes)
     try:
         run_stages(run)
+        for flapped in changed(links, read_counts(run.cluster, run.remotes)):
+            run.emit(flapped)
     except KeyboardInterrupt:
         run.interrupted = True
         skip_the_rest(run, "interrupted")
@@ -131,8 +135,9 @@ def _waited_out(run: Run) -> bool:
 def _wait_until_idle(run: Run) -> None:
     """Read Slurm's states until no node of the run has a job; Refused when the time is over."""
     while True:
-        run.states = read_states(run.remotes.get(run.cluster.controller.name))
-        busy = busy_nodes(run.states, [node.name for node in run.nodes])
+        names = [node.name for node in run.nodes]
+        run.states = settled_states(run.remotes.get(run.cluster.controller.name), names)
+        busy = busy_nodes(run.states, names)
         if not busy:
             run.progress.step("run", states_of(run.states, run.nodes))
             return

@@ -369,6 +369,8 @@ def main() -> None:
         questions[f"filesystem:{path}"] = lambda path=path: filesystem(path)
     if asked.get("registry"):
         questions["registry"] = lambda: registry(*asked["registry"])
+    if "disk_questions" in globals():  # probe_disk.py stands before this file: both are one program
+        questions.update(globals()["disk_questions"](asked.get("disks_but", [])))
     # On a node with GPUs probe_gpu.py stands before this file: both are one program.
     gpus = globals()["gpu_questions"]() if asked.get("gpus") else {}
     if asked.get("only"):

@@ -13,6 +13,12 @@ from validation.verdicts.findings import Findings
 
 VALIDATOR_ERRORS = ("no-listener", "no-answer")
 """The probe itself did not work there: that says nothing about the network."""
+LARGE = "large-packets"
+"""Small packets pass and large ones do not: an MTU that a part of the way can't carry."""
+LARGE_REMEDY = (
+    "Compare the MTU of {}'s interface, its switch port and the others (ip link; ping -M do -s 1472): "
+    "small packets pass, those that fill a frame are lost."
+)
 FEW = 3
 """From so many dead partners on, most of them dead is the node's fault and not so many single links'."""
 
@@ -112,6 +118,8 @@ def _name_nodes(tried: set[Directed], left: set[Directed], dead: dict[Directed, 
         node = max(sorted(votes), key=lambda name: sum(name in pair for pair in left))
         cause, remedy = votes[node]
         mine = {pair: dead[pair] for pair in left if node in pair}
+        if {record.error.split(" ")[0] for record in mine.values()} == {LARGE}:
+            cause, remedy = LARGE, LARGE_REMEDY.format(node)
         to, out = [p for p in mine if p[1] == node], [p for p in mine if p[0] == node]
         partners = len({n for pair in tried if node in pair for n in pair} - {node})
         facts = (
@@ -154,20 +162,21 @@ def _name_links(tried: set[Directed], left: set[Directed], dead: dict[Directed, 
         ways = [pair for pair in ((a, b), (b, a)) if pair in left]
         facts = tuple(f"{src}→{dst}: {dead[src, dst].error or 'no connection'}" for src, dst in ways)
         both = len(ways) == 2
+        large = all(dead[pair].error.startswith(LARGE) for pair in ways)
         nodes = {name for pair in tried for name in pair}
         told = (
             "both connect with other nodes" if len(nodes) > 2 else "with two nodes nothing tells the link from its ends"
         )
         remedy = (
             f"Check what only {a} and {b} share: cable, switch ports, routes, a traffic rule about the other's address."
-            if both
+            if both or large
             else f"Check the firewall of {ways[0][1]} about {ways[0][0]} (nft list ruleset): the other way works."
         )
         reach.findings.culprits.append(
             Culprit(
                 kind="link",
                 subject=link_name(a, b),
-                cause="unreachable" if both else "firewall",
+                cause=LARGE if large else "unreachable" if both else "firewall",
                 evidence=tuple(fact for fact in (*facts, told) if fact),
                 remedy=remedy,
             )
