@@ -25,4 +25,6 @@ def _plan_here() -> Tree:
 
 def deploy() -> None:
     packages(name="Install munge", wanted=("munge",))
-    configure(name="Run munge with the cluster's key", plan=_plan_here, units=(Unit("munge.service"),))
+    configure(
+        name="Run munge with the cluster's key", plan=_plan_here, units=(Unit("munge.service"),), disturbs="every job"
+    )

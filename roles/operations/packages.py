@@ -9,6 +9,7 @@ from pyinfra.api.operation import operation
 from pyinfra.context import host
 
 from roles.facts.node_state import NodeState, State
+from roles.operations.notes import differs
 
 LOCK_TIMEOUT_S = 300
 APT = (
@@ -43,7 +44,12 @@ def install_commands(wanted: Sequence[str], found: State) -> list[str]:
 @operation()
 def packages(wanted: Sequence[str]) -> Generator[str, None, None]:
     """Install the `wanted` packages that are missing, without recommended ones."""
-    commands = install_commands(wanted, host.get_fact(NodeState, packages=tuple(wanted)))
+    found = host.get_fact(NodeState, packages=tuple(wanted))
+    commands = install_commands(wanted, found)
+    for package in found.broken:
+        differs(f"package {package}", "half-installed", "installed")
+    for package in sorted(set(wanted) - set(found.packages) - set(found.broken)):
+        differs(f"package {package}", "not installed", "installed")
     if not commands:
         host.noop(f"{len(wanted)} packages are installed")
     yield from commands

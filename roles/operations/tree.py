@@ -63,6 +63,10 @@ class Difference:
         return bool(self.files or self.directories or self.absent)
 
     @property
+    def paths(self) -> list[str]:
+        return [*(file.path for file in self.files), *(d.path for d in self.directories), *self.absent]
+
+    @property
     def triggers(self) -> list[str]:
         return list(dict.fromkeys(trigger for file in self.files for trigger in file.triggers))
 
