@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from functools import cache
 
 from pyinfra.context import host
 
@@ -19,8 +20,28 @@ def fast_connection() -> None:
         transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
+LEAVING = "remove"
+"""Host data: the node that leaves (`--data remove=NAME`); every role then sees the cluster without it."""
+
+
 def cluster() -> Cluster:
-    return load_cluster(host.data.inventory_file)
+    whole = load_cluster(host.data.inventory_file)
+    leaving = host.data.get(LEAVING)
+    return without(whole, leaving) if leaving else whole
+
+
+@cache
+def without(cluster: Cluster, name: str) -> Cluster:
+    """The cluster as it is when a node has left; InventoryError where something else of it needs that node."""
+    document = {field: getattr(cluster, field) for field in Cluster.model_fields}
+    document["nodes"] = tuple(node for node in cluster.nodes if node.name != name)
+    kept = []
+    for partition in cluster.slurm.partitions:
+        nodes = tuple(node for node in partition.nodes if node != name)
+        if nodes or not partition.nodes:
+            kept.append(partition.model_copy(update={"nodes": nodes}))
+    document["slurm"] = cluster.slurm.model_copy(update={"partitions": tuple(kept)})
+    return Cluster(**document)
 
 
 def node() -> Node:

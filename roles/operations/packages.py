@@ -9,6 +9,7 @@ from pyinfra.api.operation import operation
 from pyinfra.context import host
 
 from roles.facts.node_state import NodeState, State
+from roles.operations.before import recorded
 from roles.operations.notes import differs
 
 LOCK_TIMEOUT_S = 300
@@ -37,7 +38,7 @@ def install_commands(wanted: Sequence[str], found: State) -> list[str]:
     if missing:
         install = f"{APT} --no-install-recommends install {shlex.join(missing)}"
         # A list of yesterday may name a version that the mirror has replaced: fetch lists once more, try again.
-        commands.append(f"{UPDATE} && {{ {install} || {{ {APT} update && {install}; }}; }}")
+        commands.append(recorded(f"{UPDATE} && {{ {install} || {{ {APT} update && {install}; }}; }}"))
     return commands
 
 

@@ -1,0 +1,100 @@
+"""A node leaves the cluster: drained, its jobs waited for, the machine given back, forgotten by the control machine."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Generator, Sequence
+
+from pyinfra.api.command import FunctionCommand, PyinfraCommand, StringCommand
+from pyinfra.api.exceptions import OperationError, PyinfraError
+from pyinfra.api.operation import operation
+from pyinfra.context import host
+
+from inventory.hardware import HardwareLock
+from inventory.loading import hardware_lock_path, secrets_path
+from roles.facts.jobs import RunningJobs
+from roles.facts.node_state import NodeState
+from roles.facts.slurm import SlurmNodes
+from roles.operations.before import BEFORE, give_back_script
+from roles.operations.configure import sh
+from roles.operations.notes import defer
+from roles.operations.secret_store import SecretStore
+
+LEAVES = "leaves the cluster"
+"""Slurm's reason. Without the product's prefix: no certificate lifts it, whatever a nightly run finds."""
+WAIT_MINUTES = 60.0
+POLL_S = 2.0
+
+
+def stop_everybody(sentence: str) -> None:
+    """End the run on every node: pyinfra alone would go on without the one that failed."""
+    host.log(sentence)
+    try:
+        host.state.fail_hosts(set(host.state.active_hosts))  # type: ignore[no-untyped-call]
+    except PyinfraError:
+        raise OperationError(sentence) from None
+
+
+def _wait(node: str, minutes: float) -> None:
+    deadline, told = time.monotonic() + minutes * 60, ""
+    while True:
+        ok, output = host.run_shell_command(f"squeue -h -w {shlex.quote(node)} -o %i")
+        if not ok:
+            stop_everybody("Slurm does not say which jobs run; nothing was removed")
+        jobs = " ".join(output.stdout_lines)
+        if not jobs:
+            return
+        if jobs != told:
+            host.log(f"waiting for jobs on {node}: {jobs}")
+            told = jobs
+        if time.monotonic() > deadline:
+            stop_everybody(
+                f"after {minutes:g} minutes jobs still run on {node}: {jobs}. It takes no new ones; run this again "
+                "later, with --data wait_minutes=N, or end them: scancel"
+            )
+        time.sleep(POLL_S)
+
+
+@operation()
+def drain_and_wait(node: str, minutes: float = WAIT_MINUTES) -> Generator[PyinfraCommand, None, None]:
+    """On the controller: let `node` take no job, and wait until those that it has are over."""
+    name = shlex.quote(node)
+    if node not in host.get_fact(SlurmNodes).nodes:
+        host.noop(f"Slurm does not know {node}")
+        return
+    yield sh(f"scontrol update NodeName={name} State=DRAIN Reason={shlex.quote(LEAVES)}")
+    yield FunctionCommand(_wait, (node, minutes), {})
+
+
+@operation()
+def give_back(keep: Sequence[str] = ()) -> Generator[StringCommand, None, None]:
+    """Undo on this node what klaster did there; refused while jobs run on it."""
+    jobs = host.get_fact(RunningJobs)
+    if jobs:
+        sentence = f"{host.name} keeps what it has: {jobs.words} here; drain it and wait, then again"
+        yield sh(f"echo {shlex.quote(sentence)} >&2; exit 1")
+        return
+    if BEFORE not in host.get_fact(NodeState, paths=(BEFORE,)).files:
+        host.noop("nothing of klaster is recorded here")
+        return
+    yield sh(give_back_script(keep))
+
+
+def _forget(node: str) -> None:
+    path = hardware_lock_path(host.data.inventory_file)
+    lock = HardwareLock.load(path)
+    HardwareLock(nodes={name: found for name, found in lock.nodes.items() if name != node}).save(path)
+    SecretStore(secrets_path(host.data.inventory_file)).forget(f"tls:{node}")
+
+
+@operation()
+def forget(node: str, certificates: str) -> Generator[PyinfraCommand, None, None]:
+    """On the controller: its certificate goes, and with it its lines in the hardware lock and the secrets file."""
+    machine = next((other for other in host.state.inventory if other.name == node), None)
+    if machine is None or machine not in host.state.active_hosts:
+        why = "it could not be reached, so the key that all nodes share may still be on it"
+        defer(f"clean {node}", why, "pyinfra INVENTORY deploys/rotate.py -y")
+    defer(f"{node} is still in the inventory", "the next run of site.py would take it in again", "take its line out")
+    yield sh(f"rm -f {shlex.quote(f'{certificates}/{node}.json')}")
+    yield FunctionCommand(_forget, (node,), {})
