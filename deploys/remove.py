@@ -17,7 +17,7 @@ controller = load_cluster(host.data.inventory_file).controller.name
 if host.name == controller:
     drain_and_wait(
         name=f"Drain {leaving} and wait for its jobs",
-        node=leaving,
+        nodes=(leaving,),
         minutes=float(host.data.get("wait_minutes", WAIT_MINUTES)),
     )
 barrier(name=f"{leaving} is idle")

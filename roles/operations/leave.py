@@ -23,6 +23,8 @@ from roles.operations.secret_store import SecretStore
 
 LEAVES = "leaves the cluster"
 """Slurm's reason. Without the product's prefix: no certificate lifts it, whatever a nightly run finds."""
+UPGRADE = "klaster:upgrade:rolling run=none"
+"""With the product's prefix: the certification at the end of a node's turn lifts it."""
 WAIT_MINUTES = 60.0
 POLL_S = 2.0
 
@@ -37,11 +39,12 @@ def stop_everybody(sentence: str) -> None:
 
 
 def _wait(node: str, minutes: float) -> None:
+    """Poll until no job is on `node` (one, or several with commas), or end the run."""
     deadline, told = time.monotonic() + minutes * 60, ""
     while True:
         ok, output = host.run_shell_command(f"squeue -h -w {shlex.quote(node)} -o %i")
         if not ok:
-            stop_everybody("Slurm does not say which jobs run; nothing was removed")
+            stop_everybody("Slurm does not say which jobs run; nothing was changed")
         jobs = " ".join(output.stdout_lines)
         if not jobs:
             return
@@ -57,14 +60,22 @@ def _wait(node: str, minutes: float) -> None:
 
 
 @operation()
-def drain_and_wait(node: str, minutes: float = WAIT_MINUTES) -> Generator[PyinfraCommand, None, None]:
-    """On the controller: let `node` take no job, and wait until those that it has are over."""
-    name = shlex.quote(node)
-    if node not in host.get_fact(SlurmNodes).nodes:
-        host.noop(f"Slurm does not know {node}")
+def drain_and_wait(
+    nodes: Sequence[str], reason: str = LEAVES, minutes: float = WAIT_MINUTES
+) -> Generator[PyinfraCommand, None, None]:
+    """On the controller: let `nodes` take no job, and wait until those that they have are over.
+
+    A node that somebody drained already keeps the reason it has; one that leaves gets ours.
+    """
+    found = host.get_fact(SlurmNodes).nodes
+    known = [node for node in nodes if node in found]
+    if not known:
+        host.noop(f"Slurm does not know {', '.join(nodes)}")
         return
-    yield sh(f"scontrol update NodeName={name} State=DRAIN Reason={shlex.quote(LEAVES)}")
-    yield FunctionCommand(_wait, (node, minutes), {})
+    drain = [node for node in known if reason == LEAVES or "DRAIN" not in found[node].flags]
+    if drain:
+        yield sh(f"scontrol update NodeName={shlex.quote(','.join(drain))} State=DRAIN Reason={shlex.quote(reason)}")
+    yield FunctionCommand(_wait, (",".join(known), minutes), {})
 
 
 @operation()

@@ -18,6 +18,8 @@ from roles.operations.configure import sh
 
 DEADLINE_S = 900
 """A server with much memory tests it for minutes before it boots."""
+REQUIRED = "/run/reboot-required"
+"""Debian and Ubuntu make it when a new kernel or library waits for a reboot; it is gone after one."""
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -41,7 +43,8 @@ class RebootState(FactBase[Due]):
 
     def command(self) -> str:
         return (
-            f"echo reason=$(cat {REBOOT_MARK} 2>/dev/null); echo boot=$(cat {BOOT_ID}); "
+            f"echo reason=$(cat {REBOOT_MARK} 2>/dev/null || {{ [ -e {REQUIRED} ] && echo {REQUIRED} is there; }}); "
+            f"echo boot=$(cat {BOOT_ID}); "
             "n=$(hostname -s); echo slurm=$(timeout 20 scontrol show node -o $n 2>/dev/null "
             "| sed -n 's/.* State=\\([^ ]*\\).*/\\1/p'); "
             "echo jobs=$(timeout 20 squeue -h -w $n 2>/dev/null | wc -l)"

@@ -31,10 +31,14 @@ class Run:
     unreached: tuple[str, ...] = ()
 
 
-def roles_by_line(deploy: str) -> dict[int, str]:
-    """Line → role, for each line of a deploy's text that calls one (`slurm.deploy()`)."""
-    calls = ((number, re.match(r"\s*(\w+)\.deploy", line)) for number, line in enumerate(deploy.splitlines(), 1))
-    return {number: found[1] for number, found in calls if found}
+Places = Mapping[tuple[int, int], str]
+"""(number of the deploy on the command line, line in it) → role."""
+
+
+def roles_by_line(deploy: str, number: int = 0) -> dict[tuple[int, int], str]:
+    """The place of each line of a deploy's text that calls a role (`slurm.deploy()`)."""
+    calls = ((line, re.match(r"\s*(\w+)\.deploy", text)) for line, text in enumerate(deploy.splitlines(), 1))
+    return {(number, line): found[1] for line, found in calls if found}
 
 
 def summarise_at_end(deploy_file: str) -> None:
@@ -42,7 +46,7 @@ def summarise_at_end(deploy_file: str) -> None:
     state = host.state
     if host.name != next(iter(state.inventory.get_active_hosts())).name:
         return
-    lines = roles_by_line(Path(deploy_file).read_text(encoding="utf-8"))
+    lines = roles_by_line(Path(deploy_file).read_text(encoding="utf-8"), state.current_op_file_number)
     report = host.data.get(DRIFT_REPORT)
     if report:
         atexit.register(_write_drift, state, lines, Path(report))
@@ -53,7 +57,7 @@ def summarise_at_end(deploy_file: str) -> None:
 # --- what a run was --------------------------------------------------------------------------------------------------
 
 
-def read_run(state: State, lines: Mapping[int, str], deferrals: Iterable[Deferral]) -> Run:
+def read_run(state: State, lines: Places, deferrals: Iterable[Deferral]) -> Run:
     """What pyinfra knows of a run after its end."""
     put_off = {(deferral.node, deferral.operation) for deferral in deferrals}
     run = Run()
@@ -74,10 +78,10 @@ def _order(state: State) -> list[str]:
     return order
 
 
-def _role(state: State, lines: Mapping[int, str], op_hash: str) -> str:
+def _role(state: State, lines: Places, op_hash: str) -> str:
     """The role that an operation belongs to, by the line of the deploy it was called from."""
     place = state.op_meta[op_hash].op_order  # the deploy's number on the command line, then line numbers
-    return lines.get(place[1], "") if len(place) > 1 else ""
+    return lines.get((place[0], place[1]), "") if len(place) > 1 else ""
 
 
 def _outcome(node: Host, meta: object, deferred: bool) -> Outcome:
@@ -156,7 +160,7 @@ def _deferred_lines(deferrals: Sequence[Deferral]) -> list[str]:
     return lines
 
 
-def _say(state: State, lines: Mapping[int, str]) -> None:
+def _say(state: State, lines: Places) -> None:
     if state.current_stage < StateStage.Execute or not state.is_executing:
         return  # a dry run, or one that was not confirmed
     deferrals = tuple(NOTES.deferrals)
@@ -166,7 +170,7 @@ def _say(state: State, lines: Mapping[int, str]) -> None:
 # --- drift -----------------------------------------------------------------------------------------------------------
 
 
-def read_drift(state: State, lines: Mapping[int, str], differences: Iterable[Difference]) -> list[dict[str, object]]:
+def read_drift(state: State, lines: Places, differences: Iterable[Difference]) -> list[dict[str, object]]:
     """Every difference with its role; an operation that would change and said no more is one, under its name."""
     noted = list(differences)
     told = {(difference.node, difference.operation) for difference in noted}
@@ -179,7 +183,7 @@ def read_drift(state: State, lines: Mapping[int, str], differences: Iterable[Dif
     return [{**asdict(one), "role": _role(state, lines, one.operation)} for one in noted]
 
 
-def _write_drift(state: State, lines: Mapping[int, str], path: Path) -> None:
+def _write_drift(state: State, lines: Places, path: Path) -> None:
     """For bin/drift, which started this run: what was found, and which nodes could not be asked."""
     limited = [node for node in state.inventory if state.is_host_in_limit(node)]
     silent = [node.name for node in limited if node not in state.active_hosts]

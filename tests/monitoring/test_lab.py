@@ -130,7 +130,7 @@ def test_outside_nothing_of_it_answers(watched: Lab) -> None:
 
 
 def test_inside_nothing_answers_without_credentials(watched: Lab) -> None:
-    """Each server refuses who has no password or no certificate, and other nodes reach only where they send journals."""
+    """Each server refuses who has no password or no certificate; other nodes reach only where journals go."""
     head = watched.cluster.controller.address
     status: Callable[[str, str], str] = lambda node, url: watched.ssh(  # noqa: E731 - one line says it
         node, f"curl -s -k -o /dev/null -w '%{{http_code}}' --max-time 5 {url}", check=False
