@@ -5,12 +5,12 @@ from __future__ import annotations
 import atexit
 import json
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import click
 from pyinfra.api.host import Host
 from pyinfra.api.state import State, StateStage
 from pyinfra.context import host
@@ -164,7 +164,7 @@ def _say(state: State, lines: Places) -> None:
     if state.current_stage < StateStage.Execute or not state.is_executing:
         return  # a dry run, or one that was not confirmed
     deferrals = tuple(NOTES.deferrals)
-    click.echo(table(read_run(state, lines, deferrals), deferrals), err=True)
+    print(table(read_run(state, lines, deferrals), deferrals), file=sys.stderr, flush=True)
 
 
 # --- drift -----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """pyinfra as a person calls it, with hosts that answer at once and do nothing: what the control machine alone costs.
 
-    python -m tests.benchmarks.fake_site INVENTORY deploys/site.py -y
+python -m tests.benchmarks.fake_site INVENTORY deploys/site.py -y
 """
 
 from __future__ import annotations
