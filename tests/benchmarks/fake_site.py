@@ -12,7 +12,7 @@ import sys
 os.environ["PYINFRA_FAKE_DELAY"] = "0"
 os.environ["PYINFRA_FAKE_DELAY_JITTER"] = "0"
 
-from pyinfra_cli.main import main as pyinfra_main  # noqa: E402 - patches with gevent: before all others
+from pyinfra_cli.main import main as pyinfra_main  # patches with gevent
 
 
 def play_hosts() -> None:
