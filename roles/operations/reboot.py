@@ -13,13 +13,11 @@ from pyinfra.api.facts import FactBase
 from pyinfra.api.operation import operation
 from pyinfra.context import host
 
-from roles.facts.gpu import REBOOT_MARK
+from roles.facts.gpu import REBOOT_DUE, REBOOT_MARK
 from roles.operations.configure import sh
 
 DEADLINE_S = 900
 """A server with much memory tests it for minutes before it boots."""
-REQUIRED = "/run/reboot-required"
-"""Debian and Ubuntu make it when a new kernel or library waits for a reboot; it is gone after one."""
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -43,7 +41,7 @@ class RebootState(FactBase[Due]):
 
     def command(self) -> str:
         return (
-            f"echo reason=$(cat {REBOOT_MARK} 2>/dev/null || {{ [ -e {REQUIRED} ] && echo {REQUIRED} is there; }}); "
+            f"echo reason=$({REBOOT_DUE}); "
             f"echo boot=$(cat {BOOT_ID}); "
             "n=$(hostname -s); echo slurm=$(timeout 20 scontrol show node -o $n 2>/dev/null "
             "| sed -n 's/.* State=\\([^ ]*\\).*/\\1/p'); "
