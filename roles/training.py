@@ -90,10 +90,11 @@ def torch() -> Generator[PyinfraCommand, None, None]:
     found = host.get_fact(NodeState, packages=wanted.packages, paths=(stamp,) if wanted.venv else ())
     commands = install_commands(wanted.packages, found)
     digest = hashlib.sha256(hashlib.sha256(wanted.lock_text.encode()).hexdigest().encode() + b"\n").hexdigest()
-    if wanted.venv and (stamp not in found.files or found.files[stamp].sha256 != digest):
-        # A program that runs from the old environment imports more of it later.
-        if stamp not in found.files or not put_off([f"another {wanted.venv}"], "jobs here"):
-            commands += venv_commands(wanted)
+    missing = stamp not in found.files
+    stale = bool(wanted.venv) and (missing or found.files[stamp].sha256 != digest)
+    # A program that runs from the old environment imports more of it later.
+    if stale and (missing or not put_off([f"another {wanted.venv}"], "jobs here")):
+        commands += venv_commands(wanted)
     if not commands:
         host.noop("torch is there")
     for command in commands:
