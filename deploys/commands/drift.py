@@ -78,7 +78,7 @@ def page(report: Report, inventory: str) -> str:
     elif report.asked:
         lines.append(f"no drift on {short(report.asked)}")
     if report.not_asked:
-        lines.append(f"could not be asked: {short(report.not_asked)}; try: pyinfra {inventory} deploys/doctor.py")
+        lines.append(f"could not be asked: {short(report.not_asked)}; try: pyinfra {inventory} deploys/doctor.py -y")
     return "\n".join(lines)
 
 

@@ -23,7 +23,7 @@ _SECTIONS: Mapping[str, str] = {
     'echo "$c";; esac; done | sort -u',
     "broken": "dpkg-query -W -f='${db:Status-Abbrev}|${Package}\\n' | grep '^.[^incp]' | cut -d'|' -f2",
     "sources": "d=$(mktemp -d) && chmod 755 $d && "
-    "apt-get indextargets --format '$(REPO_URI)dists/$(RELEASE)/InRelease' "
+    "apt-get update --print-uris | sed -n \"s/^'\\([^']*InRelease\\)'.*/\\1/p\" "
     "| sort -u | while read -r u; do timeout 25 /usr/lib/apt/apt-helper -o Acquire::Retries=0 -o "
     'Acquire::http::Timeout=10 -o APT::Sandbox::User="$(id -un)" download-file "$u" $d/x >/dev/null 2>&1 '
     '&& echo "yes $u" || echo "no $u"; done; rm -rf "$d"',
