@@ -18,6 +18,7 @@ from inventory.containers import registry_node
 from inventory.model import Cluster, Ldap, Node
 from roles.facts import site
 from roles.operations.configure import configure, sh
+from roles.operations.notes import differs
 from roles.operations.template import render
 from roles.operations.tree import Directory, File, Tree
 
@@ -157,6 +158,7 @@ def apply_rules() -> Generator[PyinfraCommand, None, None]:
     if host.get_fact(Applied):
         host.noop("the rules are loaded")
         return
+    differs("rules in the kernel", "others", f"those of {RULES}")
     before = "/var/lib/klaster/firewall.before"
     undo = f"nft delete table inet klaster; [ ! -s {before} ] || nft -f {before}"
     yield sh(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import time
 from collections.abc import Generator, Sequence
 
 from pyinfra.api.command import FunctionCommand, PyinfraCommand, StringCommand
-from pyinfra.api.exceptions import OperationError, PyinfraError
+from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.operation import operation
 from pyinfra.context import host
 
@@ -18,7 +19,7 @@ from roles.facts.node_state import NodeState
 from roles.facts.slurm import SlurmNodes
 from roles.operations.before import BEFORE, give_back_script
 from roles.operations.configure import sh
-from roles.operations.notes import defer
+from roles.operations.notes import NOTES, defer
 from roles.operations.secret_store import SecretStore
 
 LEAVES = "leaves the cluster"
@@ -30,12 +31,11 @@ POLL_S = 2.0
 
 
 def stop_everybody(sentence: str) -> None:
-    """End the run on every node: pyinfra alone would go on without the one that failed."""
-    host.log(sentence)
-    try:
+    """End the run on every node, with status 1: pyinfra alone would go on without the one that failed."""
+    NOTES.stopped = sentence
+    # An exception from here would be printed as a traceback.
+    with contextlib.suppress(PyinfraError):
         host.state.fail_hosts(set(host.state.active_hosts))  # type: ignore[no-untyped-call]
-    except PyinfraError:
-        raise OperationError(sentence) from None
 
 
 def _wait(node: str, minutes: float) -> None:
@@ -45,6 +45,7 @@ def _wait(node: str, minutes: float) -> None:
         ok, output = host.run_shell_command(f"squeue -h -w {shlex.quote(node)} -o %i")
         if not ok:
             stop_everybody("Slurm does not say which jobs run; nothing was changed")
+            return
         jobs = " ".join(output.stdout_lines)
         if not jobs:
             return
@@ -56,6 +57,7 @@ def _wait(node: str, minutes: float) -> None:
                 f"after {minutes:g} minutes jobs still run on {node}: {jobs}. It takes no new ones; run this again "
                 "later, with --data wait_minutes=N, or end them: scancel"
             )
+            return
         time.sleep(POLL_S)
 
 

@@ -50,6 +50,8 @@ class Notes:
 
     differences: dict[Difference, None] = field(default_factory=dict)
     deferrals: dict[Deferral, None] = field(default_factory=dict)
+    stopped: str = ""
+    """Why an operation ended the run on every node."""
 
 
 NOTES = Notes()

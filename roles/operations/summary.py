@@ -164,6 +164,8 @@ def _say(state: State, lines: Places) -> None:
     if state.current_stage < StateStage.Execute or not state.is_executing:
         return  # a dry run, or one that was not confirmed
     deferrals = tuple(NOTES.deferrals)
+    if NOTES.stopped:
+        print(f"\nStopped, nothing more was done: {NOTES.stopped}", file=sys.stderr, flush=True)
     print(table(read_run(state, lines, deferrals), deferrals), file=sys.stderr, flush=True)
 
 
