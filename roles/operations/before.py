@@ -85,7 +85,7 @@ units=$(sed -n 's#^/etc/systemd/system/\\([^/]*[.]\\(service\\|timer\\|path\\|so
 systemctl stop slurmd slurmctld slurmdbd munge 2>/dev/null
 nft delete table inet klaster 2>/dev/null
 {_packages_script()}
-ours() {{ for k in {kept or "''"}; do case $1/ in "$k"/*) return 1;; esac; done; return 0; }}
+ours() {{ for k in {kept}; do case $1/ in "$k"/*) return 1;; esac; done; return 0; }}
 sort -ru $B/made 2>/dev/null | while read -r path; do
   case $path in {BEFORE}*|/var/lib/klaster) continue;; esac
   if [ -d "$path" ] && [ ! -L "$path" ]; then ours "$path" && rm -rf --one-file-system -- "$path"

@@ -154,7 +154,7 @@ def _deferred_lines(deferrals: Sequence[Deferral]) -> list[str]:
         alike.setdefault((deferral.what, deferral.why, deferral.command), []).append(deferral.node)
     if not alike:
         return []
-    lines = ["Put off, because it would disturb jobs:"]
+    lines = ["Put off, or left for you to do:"]
     for (what, why, command), nodes in alike.items():
         lines += [f"  {short(nodes)}: {what} ({why})", f"    then: {command}"]
     return lines

@@ -55,8 +55,15 @@ def test_a_file_that_came_later_is_no_original(tmp_path: Path) -> None:
 
 def test_the_scripts_are_shell() -> None:
     """What runs on a node as root is at least a program that sh takes, also with odd names of folders."""
-    for script in (give_back_script(("/var/ba ck",)), recorded("true"), "\n".join(remember(("/etc/it's",)))):
+    for script in (give_back_script(()), give_back_script(("/var/ba ck",)), recorded("true"), "\n".join(remember(("/etc/it's",)))):
         assert subprocess.run(["sh", "-n", "-c", script], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("keep", "status"), [((), 0), (("/var/backups/x",), 0), (("/etc/made",), 1)])
+def test_only_what_is_to_be_kept_is_kept(keep: tuple[str, ...], status: int) -> None:
+    """Without anything to keep every made path goes; a kept folder keeps what is in it."""
+    line = next(line for line in give_back_script(keep).splitlines() if line.startswith("ours()"))
+    assert subprocess.run(["sh", "-c", f"{line}; ours /etc/made/file"], check=False).returncode == status
 
 
 def test_a_cluster_without_a_node() -> None:
