@@ -166,7 +166,9 @@ def _say(state: State, lines: Places) -> None:
     deferrals = tuple(NOTES.deferrals)
     if NOTES.stopped:
         print(f"\nStopped, nothing more was done: {NOTES.stopped}", file=sys.stderr, flush=True)
-    print(table(read_run(state, lines, deferrals), deferrals), file=sys.stderr, flush=True)
+    run = read_run(state, lines, deferrals)
+    if run.roles:
+        print(table(run, deferrals), file=sys.stderr, flush=True)
 
 
 # --- drift -----------------------------------------------------------------------------------------------------------
