@@ -86,6 +86,7 @@ CHECKS: tuple[Check, ...] = (
         "latency", "pairs", "half round trip of small messages, median", _times(limits.LATENCY_FACTOR), "other pairs"
     ),
     Check("latency-tail", "pairs", "half round trip, 99th percentile", _times(limits.TAIL_FACTOR), "other pairs"),
+    Check("history", "pairs", "as fast as in this cluster's earlier runs, in all stages", "see verdicts", "history"),
     Check("rank", "pairs", "every worker runs to its end, in all stages", "no hang, no death", "heartbeats"),
     Check("stage", "pairs", "every stage that was asked for is run to its end", "done", "command line"),
     Check("transport", "cluster", "an all-gather brings every rank's part to all", "every byte", "known pattern"),
