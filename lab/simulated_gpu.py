@@ -16,7 +16,7 @@ from lab.process import run
 from lab.ssh import ssh_command
 
 RECORDINGS = Path("tests/recordings/nvidia/nodes")
-NEEDED = ("mode", "smi.xml", "kernel.log", "driver.json", "load.json")
+NEEDED = ("mode", "smi.xml", "kernel.log", "driver.json", "load.json", "numa.json")
 FOLDER = "etc/klaster-lab/gpu"
 PROGRAM = "usr/local/bin/nvidia-smi"
 NOTHING = "none"

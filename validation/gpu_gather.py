@@ -46,6 +46,37 @@ def load_gpus(
         return {"error": f"exit status {done.status}: {lines[-1] if lines else 'no message'}"}
 
 
+BINDING_TIMEOUT_S = 60.0
+# What each task sees of the cards, and the cores that it may use.
+WHERE_AM_I = (
+    "echo \"$(nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader | tr '\\n' ' ')|"
+    "$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)\""
+)
+
+
+def ask_binding(
+    cluster: Cluster, name: str, remotes: Mapping[str, Remote], slurm: Mapping[str, SlurmNode] | None
+) -> dict[str, Any]:
+    """Card and cores of each task of a job with one card a task; an error where the node takes no job now."""
+    state, controller = (slurm or {}).get(name), remotes.get(cluster.controller.name)
+    if state is None or state.drained or controller is None:
+        return {"error": "the node takes no job"}
+    count = cluster.node(name).gpu_count
+    task = f"sh -c {shlex.quote(WHERE_AM_I)}"
+    script = f"srun -N1 -w {shlex.quote(name)} --exclusive --ntasks={count} --gpus-per-task=1 {task}"
+    try:
+        done = controller.run(controller.sudo(script), timeout_s=BINDING_TIMEOUT_S)
+    except RemoteError as error:
+        return {"error": str(error)}
+    return {"ok": parse_binding(done.stdout)} if done.ok else {"error": done.stderr.strip()[-300:]}
+
+
+def parse_binding(said: str) -> list[dict[str, str]]:
+    """Tasks that see exactly one card; the others say nothing about where their card is."""
+    rows = [line.partition("|") for line in said.splitlines() if "|" in line]
+    return [{"card": cards.strip(), "cpus": cpus.strip()} for cards, _, cpus in rows if len(cards.split()) == 1]
+
+
 def load_script(cluster: Cluster) -> str:
     """The shell command that takes the payload on its standard input; a simulation prints what was recorded."""
     python = shlex.quote(f"{cluster.training.venv}/bin/python")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from inventory.hardware import HardwareLock
 from inventory.model import Cluster, Node
+from inventory.networks import has_link
 from validation.model import CellRecord, Judgement, Outcome, ReachRecord, Record, RunRecord, Stage, StageRecord
 from validation.progress import Progress
 from validation.remote import Remote
@@ -71,6 +72,7 @@ class Run:
         """Nodes of stage pairs: the ranks, and the head where they are few."""
         head = self.cluster.controller
         extra = len(self.ranks) < HEAD_AS_PARTNER_BELOW and head not in self.ranks and head.name in self.remotes
+        extra = extra and has_link(self.cluster, head, "compute")
         return [node for node in self.cluster.nodes if node in self.ranks or (extra and node is head)]
 
 

@@ -15,6 +15,8 @@ from inventory.model import Gpu
 from validation.checks import (
     gpu,
     gpu_load,
+    gpu_numa,
+    node_fabric,
     node_identity,
     node_network,
     node_reach,
@@ -28,7 +30,18 @@ from validation.node_file import load
 from validation.registry import CHECKS
 
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "node"
-MODULES = (node_reach, node_network, node_system, node_services, node_identity, gpu, gpu_load, registry)
+MODULES = (
+    node_reach,
+    node_network,
+    node_system,
+    node_services,
+    node_identity,
+    gpu,
+    gpu_load,
+    gpu_numa,
+    node_fabric,
+    registry,
+)
 
 
 @pytest.fixture

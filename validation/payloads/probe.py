@@ -369,7 +369,9 @@ def main() -> None:
         questions[f"filesystem:{path}"] = lambda path=path: filesystem(path)
     if asked.get("registry"):
         questions["registry"] = lambda: registry(*asked["registry"])
-    # On a node with GPUs probe_gpu.py stands before this file: both are one program.
+    # probe_network.py stands before this file, on a node with GPUs probe_gpu.py too: all are one program.
+    if "networks" in asked:
+        questions.update(globals()["network_questions"](asked["networks"]))
     gpus = globals()["gpu_questions"]() if asked.get("gpus") else {}
     answers = ask_all({**questions, **gpus}, longer=dict.fromkeys(gpus, 15.0))  # each card takes seconds to wake
     answers["probe"] = {"ok": {"format": 1, "seconds": round(time.monotonic() - began, 2)}}
