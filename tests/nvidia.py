@@ -239,8 +239,12 @@ def smi_xml(node: Recorded) -> str:
 
 
 def files(name: str) -> dict[str, str]:
+    """The files of the folder of one of CHANGES."""
+    return files_of(recorded(name))
+
+
+def files_of(node: Recorded) -> dict[str, str]:
     """The files of a simulated node's folder."""
-    node = recorded(name)
     return {
         "mode": f"{node.mode}\n",
         "smi.xml": smi_xml(node),
