@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -256,3 +258,61 @@ def test_slow_copies_are_judged_by_like_nodes() -> None:
     found = gpu_load.gpu_copies(among(fast, fast).subject("n3"))
     assert (found.cause, found.origin) == ("gpu-copies-slow", "median of the same two cards in like nodes")
     assert gpu_load.gpu_copies(among(slow, slow).subject("n3")).outcome is Outcome.PASS
+
+
+def with_card(change: Callable[[dict[str, str]], None], *cards: int) -> Gathered:
+    """Eight healthy cards, of which some say something else in nvidia-smi -q."""
+    node = nvidia.healthy()
+    for index in cards:
+        change(node.cards[index])
+    gathered = fleet("eight")
+    smi = {"status": 0, "stdout": nvidia.files_of(node)["smi.xml"], "stderr": ""}
+    probes = {**gathered.probes, "n3": {**gathered.probes["n3"], "gpu_smi": {"ok": smi}}}
+    return dataclasses.replace(gathered, probes=probes)
+
+
+WORDS = {"product_architecture"}
+"""Not judged: only to know a card whose name is not known."""
+LEFT_OUT = {"display_active", "mig_mode/current_mig", "pci/pci_bus_id"}
+"""Older drivers and other cards do not have the first two; the place stands in an attribute, too."""
+ONE_OF_MANY = {path for path in nvidia.card(0) if path.startswith(("ecc_errors/", "clocks_event_reasons/"))}
+
+
+@pytest.mark.parametrize("path", sorted(set(nvidia.card(0)) - WORDS))
+@pytest.mark.parametrize("text", ["[Unknown Error]", "ERR!", "GPU is lost", "a new word"])
+def test_no_field_with_an_unknown_value_passes(path: str, text: str) -> None:
+    """Whatever field it is: the card is named, and nothing crashes."""
+    found = verdicts(with_card(lambda card: card.update({path: text}), nvidia.LOST))
+    bad = [one for one in found.values() if one.outcome in (Outcome.FAIL, Outcome.INCONCLUSIVE)]
+    assert bad
+    assert any("0000:20:00.0" in one.measured or text in one.measured for one in bad)
+
+
+@pytest.mark.parametrize("path", sorted(set(nvidia.card(0)) - WORDS - LEFT_OUT - ONE_OF_MANY))
+def test_no_card_that_says_less_than_its_like_passes(path: str) -> None:
+    """A field that is gone on one card of eight is named with it."""
+    found = verdicts(with_card(lambda card: card.pop(path), nvidia.LOST))
+    bad = [one for one in found.values() if one.outcome in (Outcome.FAIL, Outcome.INCONCLUSIVE)]
+    assert any("0000:20:00.0" in one.measured for one in bad)
+
+
+def test_counters_of_an_unknown_name_are_no_health() -> None:
+    """ECC is on and nobody knows its counters: a driver that renamed them must not make every card healthy."""
+
+    def renamed(card: dict[str, str]) -> None:
+        for path in [path for path in card if path.startswith("ecc_errors/")]:
+            card[path.replace("_uncorrectable", "_beyond_repair")] = card.pop(path)
+
+    found = verdicts(with_card(renamed, *range(8)))["gpu-health"]
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert "ecc_errors" in found.measured
+
+
+def test_a_link_that_is_not_told_under_load_is_no_pass() -> None:
+    """Without generation or width while copying nothing is known of the link."""
+    gathered = fleet("eight")
+    load = copy.deepcopy(gathered.probes["n3"]["gpu_load"])
+    load["ok"]["cards"][0]["under_load"]["link_gen"] = None
+    probes = {**gathered.probes, "n3": {**gathered.probes["n3"], "gpu_load": load}}
+    found = gpu_load.gpu_link(dataclasses.replace(gathered, probes=probes).subject("n3"))
+    assert (found.outcome, "0000:1b:00.0 gen None" in found.measured) == (Outcome.INCONCLUSIVE, True)

@@ -9,7 +9,7 @@ from typing import Any
 from validation.checks.gpu import NO_GPU, card, has_gpus, readable
 from validation.checks.gpu_smi import bus_id, parse_kernel
 from validation.checks.gpu_xid import meaning
-from validation.checks.node import Finding, Subject, answer, failed, not_applicable, passed, problem
+from validation.checks.node import Finding, Subject, answer, failed, inconclusive, not_applicable, passed, problem
 
 PEER_SHARE = 0.9
 """A like card at less than this of the median of its peers is slow: like cards differ by some 3 % (SuperBench)."""
@@ -118,7 +118,9 @@ def gpu_link(subject: Subject) -> Finding:
         gen, width = busy.get("link_gen"), busy.get("link_width")
         seen.append(f"{where} gen {gen} ×{width}")
         if most is None or gen is None or width is None:
-            continue
+            unsaid = f"{where} gen {gen} ×{width}" if most else f"{where} {one['uuid']}: no such card in nvidia-smi -q"
+            remedy = "nvidia-smi -q -d PERFORMANCE; this driver does not say the link: look at lspci -vv (LnkSta)"
+            return inconclusive(unsaid, remedy, "what card and slot can", "nvidia-smi", "gpu-unknown")
         if most.link_gen_max and gen < most.link_gen_max:
             return _slow_link(subject, where, f"gen {gen}", f"gen {most.link_gen_max}", one)
         wider = max(_fleet_values(subject, one["name"], lambda c: c["under_load"].get("link_width")), default=0)
