@@ -14,7 +14,7 @@ from tests.lab.handle import ROOT, Lab, run
 from tests.lab.trial import slot
 
 INVENTORY = """\
-from inventory.model import {parts}
+from inventory.model import Cluster, External, Gpu, Ldap, Monitoring, Network, Node, Registry, Ssh, Team
 
 CLUSTER = Cluster(
     name="watched",
@@ -23,48 +23,41 @@ CLUSTER = Cluster(
     networks=(Network(name="lan", cidr="{start}0/24", speed_gbps=1),),
     nodes=(
         Node(name="head", address="{start}10", roles=("controller",)),
-        Node(name="n1", address="{start}11"{cards}),
+        Node(name="n1", address="{start}11", gpus=(Gpu(model="NVIDIA A10G", count=8),)),
         Node(name="n2", address="{start}12"),
     ),
     ssh=Ssh(key={state!r} + "/id_ed25519", known_hosts={state!r} + "/known_hosts"),
     storage=(External(path="/shared"),),
     time_servers=(),
     monitoring=Monitoring(),
-{more})
+    # A directory, a registry and cards: parts of a cluster that alerts are about.
+    teams=(Team(name="red"),),
+    identity=Ldap(homes="/shared/home"),
+    registry=Registry(),
+)
 globals().update(CLUSTER.groups(__file__))
 """
-PARTS = "Cluster, External, Monitoring, Network, Node, Ssh"
-# A directory, a registry and cards: parts of a cluster that alerts are about.
-RICH = {
-    "parts": f"Gpu, Ldap, Registry, Team, {PARTS}",
-    "cards": ', gpus=(Gpu(model="NVIDIA A10G", count=8),)',
-    "more": '    teams=(Team(name="red"),),\n    identity=Ldap(homes="/shared/home"),\n    registry=Registry(),\n',
-}
-PLAIN = {"parts": PARTS, "cards": "", "more": ""}
 
 
-def write_inventory(folder: Path, *, rich: bool = False) -> Lab:
+def write_inventory(folder: Path) -> Lab:
     """An inventory of three watched nodes, with its state below `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "watched_lab.py"
-    values = {"state": str(folder / "state"), "start": slot().start, **(RICH if rich else PLAIN)}
-    path.write_text(INVENTORY.format(**values), encoding="utf-8")
+    path.write_text(INVENTORY.format(state=str(folder / "state"), start=slot().start), encoding="utf-8")
     return Lab(str(path), slot().name)
 
 
 @contextmanager
-def watched_lab(folder: Path, *, rich: bool = False) -> Iterator[Lab]:
+def watched_lab(folder: Path) -> Iterator[Lab]:
     """The three nodes, deployed, certified once by the nightly program, all targets up; gone afterwards."""
-    lab = write_inventory(folder, rich=rich)
+    lab = write_inventory(folder)
     lab.lab("up", lab.inventory, timeout_s=900)
     try:
-        if rich:
-            lab.lab("gpu", "n1", "eight")
+        lab.lab("gpu", "n1", "eight")
         deploy(lab)
-        if rich:
-            lab.ssh("head", "touch /var/lib/klaster/stamps/backup-mine")
-            for node in ("n1", "n2"):
-                lab.ssh(node, "apt-get -q -y install fuse-overlayfs", timeout_s=300)
+        lab.ssh("head", "touch /var/lib/klaster/stamps/backup-mine")
+        for node in ("n1", "n2"):
+            lab.ssh(node, "apt-get -q -y install fuse-overlayfs", timeout_s=300)
         lab.ssh("head", "systemctl start klaster-nightly", timeout_s=600)
         wait_for(lambda: set(targets(lab).values()) == {"up"}, 90)
         yield lab

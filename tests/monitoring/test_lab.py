@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from files.grafana.panels import BOARDS
 from tests.lab.handle import Lab
-from tests.monitoring.live import deploy, query, scrape, targets, wait_for, watched_lab
+from tests.monitoring.live import deploy, query, scrape, targets, wait_for
 from tests.monitoring.promtool import run_promtool
 
 pytestmark = pytest.mark.full
 SERIES_A_NODE = 450
 """Without cards, on two to four processors."""
 PORTS = (3000, 9090, 9093, 9094, 9100, 9180, 19532)
-
-
-@pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Three nodes, deployed with monitoring, certified once by the nightly program."""
-    with watched_lab(tmp_path_factory.mktemp("watched")) as lab:
-        yield lab
 
 
 def test_a_second_deploy_changes_nothing(watched: Lab) -> None:

@@ -17,7 +17,7 @@ from files.monitoring.alerts import ALERTS
 from lab.plan import Instance, make_plan
 from tests.lab.handle import Lab
 from tests.monitoring import live_alerts
-from tests.monitoring.live import told, watched_lab
+from tests.monitoring.live import told
 from tests.monitoring.troubles import NOT_LIVE, Step, Trouble, together, troubles
 
 Alerted = tuple[str, str]
@@ -157,21 +157,21 @@ def lane(watch: Watch, some: list[Trouble]) -> tuple[dict[str, live_alerts.Seen]
 
 
 @pytest.mark.full
-def test_the_right_alert_fires_within_its_time_and_no_other(tmp_path: Path) -> None:
+def test_the_right_alert_fires_within_its_time_and_no_other(watched: Lab, tmp_path: Path) -> None:
     """Each trouble of the table on a watched lab; what was seen goes into the table of docs/monitoring.md.
 
     Some 45 minutes.
     """
-    with watched_lab(tmp_path, rich=True) as lab:
-        watch = Watch(lab)
-        lanes: dict[str, list[Trouble]] = defaultdict(list)
-        for trouble in troubles(tmp_path / "cards"):
-            lanes[trouble.lane or trouble.node].append(trouble)
-        with watch.watching():
-            with ThreadPoolExecutor(max_workers=len(lanes)) as pool:
-                results = list(pool.map(lambda some: lane(watch, some), lanes.values()))
-            results.append(lane(watch, list(together())))
-        for seen, _ in results:
-            live_alerts.save(seen)
-        assert [failure for _, failures in results for failure in failures] == []
-        assert watch.strays == {}
+    watched.ssh("head", "scontrol update nodename=n1,n2 state=resume", check=False)
+    watch = Watch(watched)
+    lanes: dict[str, list[Trouble]] = defaultdict(list)
+    for trouble in troubles(tmp_path / "cards"):
+        lanes[trouble.lane or trouble.node].append(trouble)
+    with watch.watching():
+        with ThreadPoolExecutor(max_workers=len(lanes)) as pool:
+            results = list(pool.map(lambda some: lane(watch, some), lanes.values()))
+        results.append(lane(watch, list(together())))
+    for seen, _ in results:
+        live_alerts.save(seen)
+    assert [failure for _, failures in results for failure in failures] == []
+    assert watch.strays == {}
