@@ -42,7 +42,7 @@ def plan(training: TrainingEnv, node: Node, found: FoundNode | None, lock_text: 
     if found is None:
         return Plan(refusal=f"{node.name} is not in the hardware lock yet: run deploys/discover.py first")
     on_debian_13 = found.distribution == "debian" and found.release == "13"
-    has_gpu = node.gpu_count > 0
+    has_gpu = node.gpu_count > 0 and not found.simulated
     source = training.source
     if source == "auto":
         source = "debian" if on_debian_13 and not has_gpu else "venv"

@@ -139,6 +139,12 @@ def _node_stage(run: Run) -> None:
     judge_nodes(gathered, names, run.folder.logs, run.emit)
 
 
+def as_it_computes(node: Node, lock: HardwareLock) -> Node:
+    """A node whose cards are recordings has one rank, on its processor, and not one a card."""
+    found = lock.nodes.get(node.name)
+    return node.model_copy(update={"gpus": ()}) if found and found.simulated else node
+
+
 def _measured_stages(run: Run, wanted: Sequence[Stage]) -> None:
     from validation.launcher import FleetError, start_fleet
 
@@ -148,7 +154,7 @@ def _measured_stages(run: Run, wanted: Sequence[Stage]) -> None:
         fleet = start_fleet(
             run.cluster,
             run.remotes,
-            nodes,
+            [as_it_computes(node, run.lock) for node in nodes],
             launcher=run.launcher,
             run_id=run.run_id,
             logs=run.folder.logs,

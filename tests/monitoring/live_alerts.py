@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import TypedDict
 
@@ -25,8 +26,16 @@ def load() -> dict[str, Seen]:
     return found
 
 
+_writing = threading.Lock()
+
+
 def save(seen: dict[str, Seen]) -> None:
-    """Add to what is there: a run may have been about some of them only."""
+    """Add to what is there, by each trouble as it ends: a run that is interrupted has seen what it has seen."""
+    with _writing:
+        _save(seen)
+
+
+def _save(seen: dict[str, Seen]) -> None:
     FILE.write_text(json.dumps({**load(), **seen}, indent=1, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
 
 

@@ -6,7 +6,7 @@ import subprocess
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,7 +113,7 @@ def flap(lab: Lab, node: str, times: int) -> None:
             time.sleep(2)
 
 
-def play(watch: Watch, trouble: Trouble) -> dict[str, live_alerts.Seen]:
+def play(watch: Watch, trouble: Trouble) -> None:
     """Put it in until all of its alerts are told, take it out until none is; AssertionError if that does not come."""
     ours = watch.expect(trouble)
     seen: dict[str, live_alerts.Seen] = {}
@@ -139,21 +139,28 @@ def play(watch: Watch, trouble: Trouble) -> dict[str, live_alerts.Seen]:
         assert time.monotonic() - ended < GOES_S, f"{left} did not go: {trouble.how}"
         time.sleep(1)
     watch.forget(ours)
+    live_alerts.save(seen)
     print(f"{time.strftime('%H:%M:%S')} {seen}", flush=True)
-    return seen
 
 
-def lane(watch: Watch, some: list[Trouble]) -> tuple[dict[str, live_alerts.Seen], list[str]]:
-    """One after another; a trouble that fails does not keep the next ones from their turn."""
-    seen: dict[str, live_alerts.Seen] = {}
+def lane(watch: Watch, some: Iterable[Trouble]) -> list[str]:
+    """One after another; a trouble that fails does not keep the next ones from their turn. What failed."""
     failures = []
     for trouble in some:
         try:
-            seen |= play(watch, trouble)
+            play(watch, trouble)
         except (AssertionError, subprocess.SubprocessError) as error:
             failures.append(str(error))
             print(f"{time.strftime('%H:%M:%S')} FAILED {error}", flush=True)
-    return seen, failures
+    return failures
+
+
+def group(watch: Watch, lanes: Mapping[str, list[Trouble]], name: str) -> list[str]:
+    """The lanes `name/…` side by side, then the lane `name`."""
+    parts = [some for one, some in lanes.items() if one.startswith(f"{name}/")]
+    with ThreadPoolExecutor(max_workers=max(1, len(parts))) as pool:
+        failures = [failure for found in pool.map(lambda some: lane(watch, some), parts) for failure in found]
+    return failures + lane(watch, lanes.get(name, ()))
 
 
 @pytest.mark.full
@@ -167,11 +174,10 @@ def test_the_right_alert_fires_within_its_time_and_no_other(watched: Lab, tmp_pa
     lanes: dict[str, list[Trouble]] = defaultdict(list)
     for trouble in troubles(tmp_path / "cards"):
         lanes[trouble.lane or trouble.node].append(trouble)
+    names = dict.fromkeys(name.partition("/")[0] for name in lanes)
     with watch.watching():
-        with ThreadPoolExecutor(max_workers=len(lanes)) as pool:
-            results = list(pool.map(lambda some: lane(watch, some), lanes.values()))
-        results.append(lane(watch, list(together())))
-    for seen, _ in results:
-        live_alerts.save(seen)
-    assert [failure for _, failures in results for failure in failures] == []
+        with ThreadPoolExecutor(max_workers=len(names)) as pool:
+            found = list(pool.map(lambda name: group(watch, lanes, name), names))
+        found.append(lane(watch, together()))
+    assert [failure for failures in found for failure in failures] == []
     assert watch.strays == {}

@@ -21,7 +21,7 @@ class Trouble:
     put: tuple[Step, ...]
     undo: tuple[Step, ...]
     lane: str = ""
-    """Troubles of one lane come one after another; lanes are other nodes', side by side. Default: the node's own."""
+    """Troubles of one lane come one after another, lanes side by side; `n2` comes after all of `n2/…`."""
 
 
 def on(node: str, alert: str, how: str, put: str, undo: str, *, about: str | None = None, lane: str = "") -> Trouble:
@@ -34,9 +34,9 @@ def stopped(alert: str, unit: str, node: str = "n2", **more: str) -> Trouble:
     return on(node, alert, f"`systemctl stop {unit}`", f"systemctl stop {unit}", f"systemctl start {unit}", **more)
 
 
-def frozen(alert: str, unit: str) -> Trouble:
+def frozen(alert: str, unit: str, **more: str) -> Trouble:
     stop, go = (f"systemctl kill -s {signal} {unit}" for signal in ("STOP", "CONT"))
-    return on("n2", alert, f"{unit} frozen (SIGSTOP)", stop, go)
+    return on("n2", alert, f"{unit} frozen (SIGSTOP)", stop, go, **more)
 
 
 def played(alerts: tuple[str, ...], recording: str, how: str) -> Trouble:
@@ -68,7 +68,7 @@ DRAIN, RESUME = (
     f"scontrol update nodename=n1 state={words}" for words in ("drain reason='somebody looks at it'", "resume")
 )
 FOUR = "a row to be remapped, 91 °C, a brake by heat, half of the lanes, each on a card of its own"
-FLUSH, UNDO_CHRONYC = "nft delete table inet klaster", "chmod +x /usr/bin/chronyc"
+FLUSH, NO_CHRONYC = "nft delete table inet klaster", "chmod -x /usr/bin/chronyc"
 FLAP = ("flap", "n1", "3")
 
 
@@ -83,19 +83,20 @@ def troubles(folder: Path) -> tuple[Trouble, ...]:
         played(("GpuXid",), xid, "Xid 63 in the kernel's log"),
         played(("GpuEcc",), "ecc-uncorrectable", "an uncorrectable error"),
         played(("GpuRemapPending", "GpuHot", "GpuThrottled", "GpuLinkDegraded"), four, FOUR),
-        # n2, its services, disks and network; slurmctld first, since nothing is known of nodes meanwhile
-        stopped("SlurmControllerDown", "slurmctld", "head", about="", lane="n2"),
+        # n2; slurmctld first, since nothing is known of nodes meanwhile
+        stopped("SlurmControllerDown", "slurmctld", "head", about="", lane="n2/slurm"),
+        stopped("SlurmdDown", "slurmd", lane="n2/slurm"),
+        stopped("ServiceDown", "munge", lane="n2/slurm"),
+        frozen("SlurmNodeNotResponding", "slurmd", lane="n2/slurm"),
+        on("n2", "DiskFull", "a small file system filled to the brim", SMALL, NOT_SMALL, lane="n2/disk"),
+        on("n2", "MountMissing", "`umount /shared`", GONE, BACK, lane="n2/disk"),
+        on("n2", "MountStale", "the file server of /shared frozen (a FUSE one)", HANG, NO_HANG, lane="n2/disk"),
+        on("n2", "FirewallOff", f"`{FLUSH}`", FLUSH, "nft -f /etc/klaster/firewall.nft", lane="n2/watch"),
+        on("n2", "AgentQuestionFails", f"`{NO_CHRONYC}`", NO_CHRONYC, "chmod +x /usr/bin/chronyc", lane="n2/watch"),
+        # these take n2's other alerts with them
         frozen("TargetMissing", "prometheus-node-exporter"),
-        stopped("SlurmdDown", "slurmd"),
-        stopped("ServiceDown", "munge"),
-        on("n2", "FirewallOff", f"`{FLUSH}`", FLUSH, "nft -f /etc/klaster/firewall.nft"),
-        on("n2", "DiskFull", "a small file system filled to the brim", SMALL, NOT_SMALL),
-        on("n2", "MountMissing", "`umount /shared`", GONE, BACK),
-        on("n2", "MountStale", "the file server of /shared frozen (a FUSE one)", HANG, NO_HANG),
-        Trouble(("NodeDown",), "n2", "`bin/lab cut head n2`", (("cut", "head", "n2"),), (("heal",),)),
         stopped("AgentStale", "klaster-agent"),
-        on("n2", "AgentQuestionFails", "`chmod -x /usr/bin/chronyc`", "chmod -x /usr/bin/chronyc", UNDO_CHRONYC),
-        frozen("SlurmNodeNotResponding", "slurmd"),
+        Trouble(("NodeDown",), "n2", "`bin/lab cut head n2`", (("cut", "head", "n2"),), (("heal",),)),
         # services of the whole cluster, on head
         stopped("RegistryDown", "docker-registry", "head", about=""),
         stopped("LdapDown", "slapd", "head", about=""),

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from inventory.hardware import HardwareLock
-from inventory.model import Cluster, Network, Node
+from inventory.hardware import SIMULATED, HardwareLock
+from inventory.model import Cluster, Gpu, Network, Node
+from tests.roles.sample import found, gpu, lock
 from validation import cli, run_stages
 from validation.model import CheckResult, Culprit, Judgement, Outcome, ReachRecord, StageRecord
 from validation.progress import Progress
@@ -19,7 +20,7 @@ from validation.remote import Remote
 from validation.run import patient_signals
 from validation.run_folder import RunFolder
 from validation.run_options import RunOptions
-from validation.run_stages import Run, unfit_for_world, why_not_together
+from validation.run_stages import Run, as_it_computes, unfit_for_world, why_not_together
 from validation.run_stages import run_stages as run_all
 
 INVENTORY = """
@@ -198,3 +199,12 @@ def test_a_second_signal_does_not_break_the_cleaning_up(capsys: pytest.CaptureFi
     assert cleaned
     assert signal.getsignal(signal.SIGTERM) == before
     assert "cleaning up" in capsys.readouterr().err
+
+
+def test_simulated_cards_get_no_rank_each() -> None:
+    """A node with eight recorded cards takes part with one rank, on its processor; real cards keep theirs."""
+    node = Node(name="n1", address="10.0.0.2", gpus=(Gpu(model="NVIDIA A10G", count=8),))
+    real, recorded = gpu(), gpu().model_copy(update={"uuid": f"{SIMULATED}1"})
+    assert as_it_computes(node, lock(n1=found(gpus=(real,)))).gpu_count == 8
+    assert as_it_computes(node, lock(n1=found(gpus=(recorded,)))).gpu_count == 0
+    assert as_it_computes(node, lock()) is node
