@@ -17,7 +17,7 @@ from validation.checks.node import Clock, Gathered, Probe
 from validation.checks.node_identity import asked_units, over_limit_jobs
 from validation.checks.node_services import ASKED
 from validation.checks.node_system import DISK_PATHS
-from validation.gpu_gather import ask_binding, load_gpus
+from validation.gpu_gather import ask_binding, ask_container, load_gpus
 from validation.rdma_gather import measure_rdma
 from validation.remote import Remote, RemoteError
 from validation.slurm_state import SlurmNode
@@ -56,6 +56,7 @@ def gather(
                     **probes[name],
                     "gpu_load": load_gpus(cluster, name, remotes, slurm),
                     "gpu_binding": ask_binding(cluster, name, remotes, slurm),
+                    "gpu_container": ask_container(cluster, name, remotes),
                 }
         except RemoteError as error:
             no_probe[name] = str(error)

@@ -65,6 +65,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check("gpu-heat", "node", "no brake by heat or power under load, no new Xid", "none", "nvidia-smi, kernel log"),
     Check("gpu-numa", "node", "a rank runs on the cores beside its card", "as the machine is built", "/sys, slurmd -G"),
+    Check("gpu-container", "node", "a container from the registry runs a CUDA step", "right sum", "computed"),
     Check("disk-space", "node", "/, /tmp, /var have space and inodes", "1 GiB or 5 %; 2 % of inodes", "default"),
     Check("storage-mounts", "node", "declared storage is mounted and answers", "mount and type", "inventory"),
     Check("limits", "node", "limits of a job", "4,096 open files", "slurmd's own limits"),

@@ -73,6 +73,7 @@ CAUSES = {
     "p2p": "copies between its GPUs do not arrive as sent",
     "nvlink": "an NVLink failed",
     "gpu-copies-slow": "copies between two of its GPUs are slower than they can be",
+    "gpu-container": "its GPUs do not work in a container",
     "gpu-binding": "Slurm runs its jobs on cores far from their GPU",
     "gpu-numa": "its firmware does not say where its GPUs are",
     "interface-choice": "programs there are told another interface than that of the declared network",

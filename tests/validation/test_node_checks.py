@@ -14,6 +14,7 @@ import pytest
 from inventory.model import Gpu
 from validation.checks import (
     gpu,
+    gpu_container,
     gpu_load,
     gpu_numa,
     node_fabric,
@@ -37,6 +38,7 @@ MODULES = (
     node_services,
     node_identity,
     gpu,
+    gpu_container,
     gpu_load,
     gpu_numa,
     node_fabric,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from validation.checks import gpu, gpu_load, gpu_numa
+from validation.checks import gpu, gpu_container, gpu_load, gpu_numa
 from validation.checks.node import Subject
 from validation.node.plugin import Judge
 
@@ -60,3 +60,8 @@ def test_gpu_heat(subject: Subject, judge: Judge) -> None:
 @pytest.mark.check("gpu-numa")
 def test_gpu_numa(subject: Subject, judge: Judge) -> None:
     judge(gpu_numa.gpu_numa(subject))
+
+
+@pytest.mark.check("gpu-container")
+def test_gpu_container(subject: Subject, judge: Judge) -> None:
+    judge(gpu_container.gpu_container(subject))
