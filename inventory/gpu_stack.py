@@ -47,7 +47,7 @@ VERSION_SETS: tuple[VersionSet, ...] = (
         "proprietary module built and installed in lab nodes; no card",
     ),
     VersionSet(
-        "debian-535", "debian", (("debian", "12"),), 535, "12.2", "11.8", "2.16.2", "", "",
+        "debian-535", "debian", (("debian", "12"),), 535, "12.2", "11.8", "", "", "",
         "not run by a deploy",
     ),
     VersionSet(

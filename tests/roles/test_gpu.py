@@ -82,6 +82,13 @@ def test_the_module_is_tried_before_anything_is_installed() -> None:
     assert "apt-mark -q hold" in install
 
 
+def test_debian_12_is_asked_for_what_it_has() -> None:
+    """Its archive has neither NCCL nor a compiler of its own library: asked for them, apt refuses the whole set."""
+    old = package_set(GpuStack(versions="debian-535"), node(), ("debian", "12"), "proprietary")
+    assert {"libnccl2", "libnvidia-nvvm4"}.isdisjoint(old.names)
+    assert {"libnccl2", "libnvidia-nvvm4"} <= set(package_set(DEBIAN, node(), ("debian", "13"), "proprietary").names)
+
+
 def test_a_named_module_is_the_only_one_that_may_be_taken() -> None:
     """With flavour=open the other is tried only so as to say that it would work."""
     stack = GpuStack(versions="debian-550", flavour="open")
