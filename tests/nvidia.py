@@ -100,17 +100,22 @@ def places(count: int) -> dict[str, Any]:
     """Two sockets of 32 cores with half of the cards each, the network's port at the first; made up."""
     cpus = ("0-31", "32-63")
     side = [index * 2 // count for index in range(count)]
-    said = [
-        f"slurmd: Gres Name=gpu Type=(null) Count=1 Index={index} File=/dev/nvidia{index} Cores={cpus[side[index]]} "
-        "CoreCnt=64 Links=(null)"
-        for index in range(count)
-    ]
     return {
         "nodes": {"0": {"cpus": cpus[0], "distance": [10, 21]}, "1": {"cpus": cpus[1], "distance": [21, 10]}},
         "cards": {bus(index)[4:].lower(): {"node": side[index], "cpus": cpus[side[index]]} for index in range(count)},
         "ports": {"eth0": 0},
-        "slurmd": "\n".join(said) + "\n",
+        "slurmd": slurmd({index: cpus[side[index]] for index in range(count)}),
     }
+
+
+def slurmd(cores: dict[int, str]) -> str:
+    """`slurmd -G`: a line for cards with the same cores."""
+    lines = []
+    for some in dict.fromkeys(cores.values()):
+        cards = ",".join(str(index) for index, own in cores.items() if own == some)
+        lines.append(f"slurmd: Gres Name=gpu Type=(null) Count={cards.count(',') + 1} Index=0 ID=7696487 "
+                     f"File=/dev/nvidia[{cards}] Cores={some} CoreCnt=64 Links=(null) Flags=HAS_FILE\n")  # fmt: skip
+    return "".join(lines)
 
 
 def healthy(count: int = 8) -> Recorded:
@@ -185,7 +190,7 @@ def _slow_copies(node: Recorded) -> None:
 
 
 def _far_cores(node: Recorded) -> None:
-    node.numa["slurmd"] = node.numa["slurmd"].replace(f"nvidia{LOST} Cores=32-63", f"nvidia{LOST} Cores=0-31")
+    node.numa["slurmd"] = slurmd({index: "0-31" if index < 4 or index == LOST else "32-63" for index in range(8)})
 
 
 def _hot(node: Recorded) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from inventory.hardware import SIMULATED
 from roles import fabric, slurm
 from roles.facts.slurm import NodeInSlurm, SlurmState, parse_slurm
 from tests.roles.sample import cluster, found, gpu, lock
@@ -36,6 +37,13 @@ def test_gres_names_each_card() -> None:
     with_gpus = _conf(n1=found(), n2=found(gpus=(gpu(0), gpu(1))))
     assert "NodeName=n2 AutoDetect=nvidia Name=gpu File=/dev/nvidia[0-1]" in with_gpus["/etc/slurm/gres.conf"]
     assert "/etc/slurm/gres.conf" not in _conf(n1=found())
+
+
+def test_simulated_cards_are_files_of_the_lab() -> None:
+    """Slurm leaves cards without a file out, and calls the node invalid that has fewer than it should."""
+    recorded = gpu(0).model_copy(update={"uuid": f"{SIMULATED}1"})
+    conf = _conf(n2=found(gpus=(recorded, recorded)))["/etc/slurm/gres.conf"]
+    assert "NodeName=n2 Name=gpu File=/etc/klaster-lab/gpu/dev/nvidia[0-1]\n" in conf
 
 
 def test_cores_beside_a_card_are_found_where_slurm_can() -> None:

@@ -25,14 +25,15 @@ def cpu_set(text: str) -> frozenset[int]:
 
 
 def slurm_cores(said: str) -> dict[int, str]:
-    """Card's index → cores as Slurm counts them, from `slurmd -G`; none where Slurm knows no cores."""
+    """Card's number → cores as Slurm counts them, from `slurmd -G`; none where Slurm knows no cores.
+
+    Cards with the same cores are one line: `Gres Name=gpu … Count=4 … File=/dev/nvidia[0-3] Cores=0-31 …`.
+    """
     found = {}
     for line in said.splitlines():
-        if re.search(r"Gres Name=gpu\b", line) and (cores := re.search(r"\bCores=([\d,-]+)", line)):
-            index, number = re.search(r"\bIndex=(\d+)", line), re.search(r"/dev/nvidia(\d+)", line)
-            where = number or index
-            if where:
-                found[int(where[1])] = cores[1]
+        cores, file = re.search(r"\bCores=([\d,-]+)", line), re.search(r"\bFile=\S*/nvidia\[?([\d,-]+)\]?", line)
+        if "Gres Name=gpu" in line and cores and file:
+            found.update(dict.fromkeys(sorted(cpu_set(file[1])), cores[1]))
     return found
 
 

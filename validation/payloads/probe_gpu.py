@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 SIMULATED = "/etc/klaster-lab/gpu/"
 """In a rehearsal's node: recorded hardware; the real files of this machine are not a card's then."""
+SLURM_CONF = ("/run/slurm/conf/slurm.conf", "/etc/slurm/slurm.conf")
 NODES, PCI = "/sys/devices/system/node", "/sys/bus/pci/devices"
 
 
@@ -65,10 +66,9 @@ def gpu_numa() -> dict:
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
             if os.path.exists(f"{folder}/{name}/device/numa_node"):
                 ports[name] = int(text(f"{folder}/{name}/device/numa_node"))
-    try:
-        slurmd = command("slurmd", "-G")
-    except FileNotFoundError:
-        slurmd = {"status": 127, "stdout": "", "stderr": "slurmd is not there"}
+    # Without its file slurmd would look for slurmctld by DNS, and go on looking.
+    files = [path for path in SLURM_CONF if os.path.exists(path)]
+    slurmd = command("slurmd", "-f", files[0], "-G") if files else {"stdout": "", "stderr": "no slurm.conf"}
     return {"nodes": nodes, "cards": cards, "ports": ports, "slurmd": slurmd["stdout"] + slurmd["stderr"]}
 
 
