@@ -77,12 +77,12 @@ def troubles(folder: Path) -> tuple[Trouble, ...]:
     xid, four = recordings(folder)
     return (
         # GPUs, simulated, on n1
+        played(("GpuRemapPending", "GpuHot", "GpuThrottled", "GpuLinkDegraded"), four, FOUR),
+        played(("GpuEcc",), "ecc-uncorrectable", "an uncorrectable error"),
+        played(("GpuXid",), xid, "Xid 63 in the kernel's log"),
+        played(("GpuFellOffBus",), "xid-79", "Xid 79 in the kernel's log"),
         played(("GpuMissing",), "seven-of-eight", "one of eight is lost"),
         played(("GpuDriverHangs",), "hangs", "nvidia-smi never returns"),
-        played(("GpuFellOffBus",), "xid-79", "Xid 79 in the kernel's log"),
-        played(("GpuXid",), xid, "Xid 63 in the kernel's log"),
-        played(("GpuEcc",), "ecc-uncorrectable", "an uncorrectable error"),
-        played(("GpuRemapPending", "GpuHot", "GpuThrottled", "GpuLinkDegraded"), four, FOUR),
         # n2; slurmctld first, since nothing is known of nodes meanwhile
         stopped("SlurmControllerDown", "slurmctld", "head", about="", lane="n2/slurm"),
         stopped("SlurmdDown", "slurmd", lane="n2/slurm"),
@@ -94,9 +94,9 @@ def troubles(folder: Path) -> tuple[Trouble, ...]:
         on("n2", "FirewallOff", f"`{FLUSH}`", FLUSH, "nft -f /etc/klaster/firewall.nft", lane="n2/watch"),
         on("n2", "AgentQuestionFails", f"`{NO_CHRONYC}`", NO_CHRONYC, "chmod +x /usr/bin/chronyc", lane="n2/watch"),
         # these take n2's other alerts with them
+        Trouble(("NodeDown",), "n2", "`bin/lab cut head n2`", (("cut", "head", "n2"),), (("heal",),)),
         frozen("TargetMissing", "prometheus-node-exporter"),
         stopped("AgentStale", "klaster-agent"),
-        Trouble(("NodeDown",), "n2", "`bin/lab cut head n2`", (("cut", "head", "n2"),), (("heal",),)),
         # services of the whole cluster, on head
         stopped("RegistryDown", "docker-registry", "head", about=""),
         stopped("LdapDown", "slapd", "head", about=""),
