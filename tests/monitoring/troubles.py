@@ -64,8 +64,10 @@ GONE, BACK = (
     "mkdir -p /mnt/kept && mount --bind /shared /mnt/kept && umount /shared",
     "mount --bind /mnt/kept /shared && umount /mnt/kept",
 )
+# slurmctld may be stopped for a trouble of another lane just now.
 DRAIN, RESUME = (
-    f"scontrol update nodename=n1 state={words}" for words in ("drain reason='somebody looks at it'", "resume")
+    f'timeout 300 sh -c "until scontrol update nodename=n1 state={words}; do sleep 5; done"'
+    for words in ("drain reason=somebody-looks", "resume")
 )
 FOUR = "a row to be remapped, 91 °C, a brake by heat, half of the lanes, each on a card of its own"
 FLUSH, NO_CHRONYC = "nft delete table inet klaster", "chmod -x /usr/bin/chronyc"
