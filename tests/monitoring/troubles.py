@@ -45,7 +45,7 @@ def played(alerts: tuple[str, ...], recording: str, how: str) -> Trouble:
 
 def late(alert: str, stamp: str) -> Trouble:
     file, how = f"/var/lib/klaster/stamps/{stamp}", f"the stamp of {stamp} is two days old"
-    return on("head", alert, how, f"touch -d '2 days ago' {file}", f"touch {file}", about="", lane=stamp)
+    return on("head", alert, how, f"touch -d '2 days ago' {file}", f"touch {file}", lane=stamp)
 
 
 # A folder of its own that is really small: an overlay whose upper part is in memory.
@@ -99,9 +99,9 @@ def troubles(folder: Path) -> tuple[Trouble, ...]:
         Trouble(("NodeDown",), "n2", "`bin/lab cut head n2`", (("cut", "head", "n2"),), (("heal",),)),
         frozen("TargetMissing", "prometheus-node-exporter"),
         stopped("AgentStale", "klaster-agent"),
-        # services of the whole cluster, on head
-        stopped("RegistryDown", "docker-registry", "head", about=""),
-        stopped("LdapDown", "slapd", "head", about=""),
+        # what the whole cluster needs of head
+        stopped("RegistryDown", "docker-registry", "head"),
+        stopped("LdapDown", "slapd", "head"),
         late("NightlyLate", "nightly"),
         late("BackupLate", "backup-mine"),
         # slow ones, about n1 so that nothing of n2's hides them
