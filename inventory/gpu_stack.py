@@ -48,7 +48,7 @@ VERSION_SETS: tuple[VersionSet, ...] = (
     ),
     VersionSet(
         "debian-535", "debian", (("debian", "12"),), 535, "12.2", "11.8", "", "", "",
-        "not run by a deploy",
+        "open module's misfit found in a lab node; proprietary one not built by a deploy yet",
     ),
     VersionSet(
         "nvidia-580", "nvidia", (("debian", "12"), ("debian", "13"), ("ubuntu", "24.04")), 580, "13.0", "13.0",
