@@ -11,6 +11,7 @@ from roles import (
     gpu,
     grafana,
     hardware,
+    health,
     homes,
     identity,
     logs,
@@ -42,6 +43,7 @@ homes.deploy()
 identity.deploy()
 barrier(name="People are known")
 munge.deploy()
+health.deploy()
 accounting.deploy()
 barrier(name="Accounting runs")
 slurm.deploy()

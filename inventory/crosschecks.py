@@ -11,6 +11,7 @@ from inventory.errors import Mismatch, Place, nearest
 from inventory.gpu_stack import check_gpu_stack
 from inventory.networks import check_purposes
 from inventory.people_checks import check_shares
+from inventory.topology import check_leaves
 
 if TYPE_CHECKING:
     from inventory.model import Cluster, Network, Node
@@ -22,10 +23,12 @@ def check_cluster(cluster: Cluster) -> None:
     """Cross-check the parts of a cluster; Mismatch with one sentence at the first that does not fit."""
     _unique("network name", [(network.name, network.place) for network in cluster.networks])
     _unique("node name", [(node.name, node.place) for node in cluster.nodes])
+    _unique("leaf name", [(leaf.name, leaf.place) for leaf in cluster.leaves])
     _check_networks(cluster)
     for node in cluster.nodes:
         _check_node(cluster, node)
     _check_addresses(cluster)
+    check_leaves(cluster)
     _check_controller(cluster)
     check_purposes(cluster)
     _check_people(cluster)

@@ -14,7 +14,10 @@ import pydantic
 _PACKAGE = Path(__file__).parent
 _OWN_CODE = frozenset(
     str(_PACKAGE / f"{name}.py")
-    for name in ("model", "spec", "errors", "complaints", "crosschecks", "words", "people", "gpu_stack", "containers")
+    for name in (
+        *("model", "spec", "errors", "complaints", "crosschecks", "words", "people", "gpu_stack", "containers"),
+        "topology",
+    )
 )
 _PYDANTIC = str(Path(pydantic.__file__).parent)
 

@@ -143,3 +143,8 @@ def hardware_lock_path(inventory_file: str) -> Path:
 
 def secrets_path(inventory_file: str) -> Path:
     return beside(inventory_file, "secrets.json")
+
+
+def signing_public_path(inventory_file: str) -> Path:
+    """The public half of the key that certificates are signed with, for a person to commit."""
+    return beside(inventory_file, "signing.pub")

@@ -12,6 +12,7 @@ from inventory.cards import GenerationName
 from inventory.containers import Containers as Containers  # noqa: PLC0414 - inventories import it from here
 from inventory.containers import Registry as Registry  # noqa: PLC0414 - inventories import it from here
 from inventory.crosschecks import check_cluster
+from inventory.drain_policy import DRAIN_SHARE
 from inventory.errors import InventoryError, nearest
 from inventory.gpu_stack import GpuStack as GpuStack  # noqa: PLC0414 - inventories import it from here
 from inventory.networks import Purpose
@@ -22,6 +23,7 @@ from inventory.people import Limits as Limits  # noqa: PLC0414
 from inventory.people import Team as Team  # noqa: PLC0414
 from inventory.people import User as User  # noqa: PLC0414
 from inventory.spec import Spec
+from inventory.topology import Leaf as Leaf  # noqa: PLC0414 - inventories import it from here
 from inventory.words import (
     AbsolutePath,
     AccountName,
@@ -70,6 +72,7 @@ class Link(Spec):
     address: Address | None = Field(default=None, description="Needed for every network but the first.")
     speed_gbps: Speed | None = Field(default=None, description="Declared speed in Gb/s, if not the network's.")
     mtu: Mtu | None = Field(default=None, description="Largest packet in bytes, if not the network's.")
+    leaf: HostName | None = Field(default=None, description="The leaf switch it hangs on, where that network has some.")
 
 
 class Gpu(Spec):
@@ -96,6 +99,7 @@ class Node(Spec):
     )
     gpus: tuple[Gpu, ...] = Field(default=(), description="Cards it must have; missing ones fail certification.")
     links: tuple[Link, ...] = Field(default=(), description="Further networks, or another speed or MTU in the first.")
+    leaf: HostName | None = Field(default=None, description="The leaf switch it hangs on in the first network.")
     ssh_user: Text | None = Field(default=None, description="The account to log in with, if not the cluster's.")
 
     @property
@@ -147,6 +151,16 @@ class Slurm(Spec):
     )
     preempt: Literal["off", "requeue", "cancel"] = Field(
         default="off", description="What becomes of a running job that one of a partition of higher priority needs."
+    )
+    health: Switch = Field(
+        default=True, description="Check idle nodes every five minutes, and each node before and after a job."
+    )
+    drain_share: float = Field(
+        default=DRAIN_SHARE,
+        strict=True,
+        gt=0,
+        le=1,
+        description="Nothing more is drained by itself once this share of the compute nodes is out of service.",
     )
     controller_port: Port = Field(default=6817, description="Port of slurmctld.")
     node_port: Port = Field(default=6818, description="Port of slurmd.")
@@ -234,6 +248,7 @@ class Cluster(Spec):
     name: HostName = Field(description="Used in reports and certificates.")
     networks: tuple[Network, ...] = Field(min_length=1, description="The first holds every node's address.")
     nodes: tuple[Node, ...] = Field(min_length=1, description="The machines, one line each.")
+    leaves: tuple[Leaf, ...] = Field(default=(), description="Leaf switches; unset: one switch for all nodes.")
     ssh: Ssh = Field(default=Ssh(), description="How the nodes are reached.")
     teams: tuple[Team, ...] = Field(default=(), description="Groups of people.")
     users: tuple[User, ...] = Field(default=(), description="People.")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from lab import holder, lifecycle, network, simulated_gpu
+from lab import faults, holder, lifecycle, network, simulated_gpu
 from lab.apt import MIRROR_VARIABLE
 from lab.errors import LabError
 from lab.image import SUITES
@@ -49,7 +49,10 @@ def build_parser() -> argparse.ArgumentParser:
     gpu = verbs.add_parser("gpu", help="give a node simulated NVIDIA cards, played from a recording")
     gpu.add_argument("node")
     gpu.add_argument("recording", help="a name, a folder, or none to take the cards out")
-    verbs.add_parser("heal", help="undo every shape and cut")
+    fault = verbs.add_parser("fault", help="put a fault into nodes; without a name: all there are")
+    fault.add_argument("name", nargs="?")
+    fault.add_argument("nodes", nargs="*", metavar="node")
+    verbs.add_parser("heal", help="undo every fault, shape and cut")
     outside = verbs.add_parser("outside", help="run a command at an address outside the cluster's networks")
     outside.add_argument("command", nargs=argparse.REMAINDER)
     return parser
@@ -119,6 +122,8 @@ def _status(arguments: argparse.Namespace) -> int:
         say(f"{node.name:<12} {node.address:<15} {'running' if running else 'stopped':<8} {_speeds(plan, node.name)}")
     for a, b in network.cuts(plan):
         say(f"cut: {a} and {b}")
+    for text in faults.present(plan):
+        say(f"fault: {text}")
     return 0
 
 
@@ -171,9 +176,24 @@ def _gpu(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _fault(arguments: argparse.Namespace) -> int:
+    if arguments.name is None:
+        say(faults.render_list())
+        return 0
+    with holder.locked():
+        faults.put_in(_plan(), arguments.name, arguments.nodes)
+    return 0
+
+
 def _heal(arguments: argparse.Namespace) -> int:
     with holder.locked():
-        network.heal(_plan())
+        plan = _plan()
+        try:
+            healed = faults.heal(plan)
+        finally:
+            network.heal(plan)
+    for text in healed:
+        say(f"healed: {text}")
     return 0
 
 
@@ -194,6 +214,7 @@ VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "shape": _shape,
     "cut": _cut,
     "gpu": _gpu,
+    "fault": _fault,
     "heal": _heal,
     "outside": _outside,
 }

@@ -7,11 +7,12 @@ import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from inventory.loading import load_cluster
 from inventory.model import Cluster
-from lab import cgroup, holder, limits, network
+from lab import cgroup, faults, holder, limits, network
 from lab.apt import machine_mirrors
 from lab.cache import cache_url, start_cache, stop_cache
 from lab.errors import CommandFailed, LabError
@@ -145,6 +146,8 @@ def down(say: Say) -> bool:
                 "run `bin/lab up`, then `bin/lab down`"
             )
         plan = make_plan(held.load_cluster())
+        with suppress(LabError):  # what could not be undone goes with the nodes
+            faults.heal(plan)
         _clear(plan, Path(plan.state_dir))
         holder.release()
     return True

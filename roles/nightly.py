@@ -10,6 +10,7 @@ from pyinfra.context import host
 from inventory.hardware import HardwareLock
 from inventory.loading import secrets_path
 from inventory.model import DEPLOY_ACCOUNT, DEPLOY_HOME, Cluster, Nightly, Node
+from inventory.secret_file import SIGNING_KEY
 from roles.facts import site
 from roles.operations.configure import configure
 from roles.operations.packages import packages
@@ -19,6 +20,7 @@ from roles.operations.template import FILES, render
 from roles.operations.tree import Directory, File, Tree
 
 PACKAGES = (
+    "python3-cryptography",
     "python3-jinja2",
     "python3-paramiko",
     "python3-prometheus-client",
@@ -65,8 +67,10 @@ def snapshot(root: Path) -> tuple[File, ...]:
     )
 
 
-def head_plan(cluster: Cluster, nightly: Nightly, lock: HardwareLock, private_key: str) -> Tree:
-    """Snapshot, inventory, lock, key, program and timer."""
+def head_plan(
+    cluster: Cluster, nightly: Nightly, lock: HardwareLock, private_key: str, signing: tuple[str, str]
+) -> Tree:
+    """Snapshot, inventory, lock, keys, program and timer; `signing`: private and public PEM."""
     root = FILES.parent
     inventory = inventory_path(cluster)
     document = json.dumps(on_head(cluster).model_dump(mode="json"), indent=1, sort_keys=True)
@@ -79,12 +83,22 @@ def head_plan(cluster: Cluster, nightly: Nightly, lock: HardwareLock, private_ke
         "snapshot": SNAPSHOT,
         "stamp": STAMP,
     }
+    beside = inventory.removesuffix(".py")
     program = (FILES / "nightly" / "nightly.py").read_text(encoding="utf-8")
     files = snapshot(root)
     unit = "/etc/systemd/system/klaster-nightly"
     own = (
         File(inventory, render("nightly", "inventory.py", {"document": document})),
-        File(inventory.removesuffix(".py") + ".hardware.json", lock.text),
+        File(f"{beside}.hardware.json", lock.text),
+        # Of all secrets only the one that certificates are signed with.
+        File(
+            f"{beside}.secrets.json",
+            json.dumps({SIGNING_KEY: signing[0]}) + "\n",
+            "600",
+            DEPLOY_ACCOUNT,
+            DEPLOY_ACCOUNT,
+        ),
+        File(f"{beside}.signing.pub", signing[1]),
         File(KEY, private_key, "600", DEPLOY_ACCOUNT, DEPLOY_ACCOUNT),
         File(f"{SNAPSHOT}/nightly.py", program),
         File(f"{unit}.service", render("nightly", "nightly.service", values), triggers=("reload-units",)),
@@ -112,7 +126,8 @@ def _store() -> SecretStore:
 def _head_plan_here() -> Tree:
     cluster = site.cluster()
     nightly = (cluster.monitoring and cluster.monitoring.nightly) or Nightly()
-    return head_plan(cluster, nightly, site.lock(), _store().ssh_key("nightly")[0])
+    store = _store()
+    return head_plan(cluster, nightly, site.lock(), store.ssh_key("nightly")[0], store.signing_key())
 
 
 def _is_head(node: Node) -> bool:

@@ -10,12 +10,14 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.operation import operation
 from pyinfra.context import host
 
+from inventory.drain_policy import drain_reason
 from inventory.hardware import FoundNode, HardwareLock
 from inventory.model import Cluster, Node
+from inventory.node_part import node_part_sha256
 from inventory.shares import allowed_accounts, partitions
 from roles.facts import site
 from roles.facts.confinement import with_cgroups
-from roles.facts.slurm import SlurmNodes, SlurmState
+from roles.facts.slurm import Certified, SlurmNodes, SlurmState
 from roles.operations.barrier import barrier
 from roles.operations.configure import configure, sh
 from roles.operations.packages import packages
@@ -23,8 +25,10 @@ from roles.operations.settle import Unit
 from roles.operations.template import render
 from roles.operations.tree import Directory, File, Tree
 
-QUARANTINE = "klaster:quarantine:uncertified run=none"
+QUARANTINE = drain_reason("quarantine", "uncertified", "none")
 REGISTER_DEADLINE_S = 60
+HEALTH_CHECK = "/usr/local/lib/klaster/health/check"
+"""Put there by the role health, before Slurm looks for it."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,7 @@ def controller_plan(cluster: Cluster, lock: HardwareLock) -> Tree:
     values = {
         "cluster": cluster,
         "nodes": nodes,
+        "health_check": HEALTH_CHECK,
         "cgroups": with_cgroups(node.found for node in nodes),
         "cpusets": all("cpuset" in node.found.cgroup_controllers for node in nodes),
         "gpus": any(node.gpus for node in nodes),
@@ -108,12 +113,21 @@ def compute_plan(cluster: Cluster, node: Node) -> Tree:
     )
 
 
-def quarantine_commands(lock: HardwareLock, found: SlurmState) -> list[str]:
-    """Drain each node without a certificate for the hardware it has; drains that are there already stay as they are."""
+def is_certified(cluster: Cluster, lock: HardwareLock, name: str, found: Certified | None) -> bool:
+    """The node's certificate is about the hardware it has and about what the inventory says of it."""
+    hardware = lock.nodes.get(name)
+    node = next((node for node in cluster.nodes if node.name == name), None)
+    if found is None or hardware is None or node is None:
+        return False
+    declared = found.inventory_sha256 in ("", node_part_sha256(cluster, node))
+    return declared and found.hardware_sha256 == hardware.sha256
+
+
+def quarantine_commands(cluster: Cluster, lock: HardwareLock, found: SlurmState) -> list[str]:
+    """Drain each node without a certificate for what it is now; drains that are there already stay as they are."""
     commands = []
     for name, node in sorted(found.nodes.items()):
-        hardware = lock.nodes.get(name)
-        certified = hardware is not None and found.certified.get(name) == hardware.sha256
+        certified = is_certified(cluster, lock, name, found.certified.get(name))
         if not certified and "DRAIN" not in node.flags:
             commands.append(
                 f"scontrol update NodeName={shlex.quote(name)} State=DRAIN Reason={shlex.quote(QUARANTINE)}"
@@ -124,7 +138,7 @@ def quarantine_commands(lock: HardwareLock, found: SlurmState) -> list[str]:
 @operation()
 def quarantine() -> Generator[str, None, None]:
     """On the controller: what is not certified takes no job."""
-    commands = quarantine_commands(site.lock(), host.get_fact(SlurmNodes))
+    commands = quarantine_commands(site.cluster(), site.lock(), host.get_fact(SlurmNodes))
     if not commands:
         host.noop("every node is certified or drained")
     yield from commands

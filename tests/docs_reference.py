@@ -16,6 +16,7 @@ from inventory import model, words
 from inventory.model import Cluster
 from inventory.spec import Spec
 from lab.cli import build_parser as lab_parser
+from lab.faults import render_table
 from tests.monitoring.live_alerts import live_alerts_table
 from validation.cli import parser as validate_parser
 from validation.registry import render_page
@@ -75,6 +76,10 @@ Written by `python -m tests.docs_reference` from the programs themselves.
 ```text
 {lab.strip()}
 ```
+
+## Faults that `bin/lab fault` puts in
+
+{render_table()}
 """
 
 

@@ -31,7 +31,16 @@ class Rule:
     allowed: tuple[str, ...]
 
 
-VALIDATION_USES = ("pydantic", "paramiko", "jinja2", "markupsafe", "prometheus_client", "pytest", "testinfra")
+VALIDATION_USES = (
+    "cryptography",
+    "pydantic",
+    "paramiko",
+    "jinja2",
+    "markupsafe",
+    "prometheus_client",
+    "pytest",
+    "testinfra",
+)
 
 # The first rule whose folder matches holds.
 RULES = (

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from inventory.hardware import HardwareLock
+from inventory.node_part import node_part_sha256
 from validation.certificate_entries import (
     check_entry,
     collective_entries,
@@ -162,12 +163,19 @@ def _node(
     return NodeEntry(
         verdict=judgement.nodes[name],
         hardware_sha256=found.sha256 if found else None,
+        inventory_sha256=_declared_sha256(name, data),
+        versions=data.versions.get(name, {}),
         send_gbps=short(data.sends_gbps(name)),
         receive_gbps=short(data.receives_gbps(name)),
         slowest=direction_entry(slowest) if slowest else None,
         step_seconds=short(times[len(times) // 2]) if times else None,
         checks=tuple(checks),
     )
+
+
+def _declared_sha256(name: str, data: RunData) -> str:
+    declared = next((node for node in data.cluster.nodes if node.name == name), None)
+    return node_part_sha256(data.cluster, declared) if declared else ""
 
 
 def _coverage(data: RunData, judgement: Judgement) -> dict[str, int]:

@@ -7,6 +7,12 @@ from pydantic import Field
 from validation.model import Frozen, Level, Outcome, Stage, Substrate
 
 
+class Signature(Frozen):
+    algorithm: str
+    public_key: str = Field(description="Raw Ed25519 key, base64; whose it is must be known from elsewhere.")
+    value: str = Field(description="Base64; over the document without this field (validation/signing.py).")
+
+
 class CheckEntry(Frozen):
     subject: str
     check: str
@@ -45,6 +51,8 @@ class LinkEntry(Frozen):
 class NodeEntry(Frozen):
     verdict: Outcome = Field(description="Decides alone whether the node is put in or kept out of service.")
     hardware_sha256: str | None
+    inventory_sha256: str = Field(description="Of what the inventory says of this node (inventory/node_part.py).")
+    versions: dict[str, str] = Field(description="Kernel, driver, Slurm, torch … that it was certified with.")
     send_gbps: float | None = Field(description="Median over partners.")
     receive_gbps: float | None = Field(description="Median over partners.")
     slowest: DirectionEntry | None = Field(description="Its slowest measured direction.")
@@ -112,9 +120,31 @@ class Certificate(Frozen):
     trainings: tuple[TrainingEntry, ...]
     undecided: tuple[str, ...]
     not_tested: tuple[str, ...]
+    signature: Signature | None = None
 
     @property
     def checks(self) -> list[CheckEntry]:
         """Every check that the certificate lists: of nodes, then links, then the whole."""
         nodes = [check for node in self.nodes.values() for check in node.checks]
         return [*nodes, *(check for link in self.links for check in link.checks), *self.whole]
+
+
+class NodeCertificate(Frozen):
+    """What a run says about one node that passed; void when its hardware, its inventory or its versions change."""
+
+    node: str
+    cluster: str
+    verdict: Outcome
+    substrate: Substrate
+    statement: str
+    level: Level
+    run_id: str
+    version: str
+    issued_at: str
+    expires_at: str
+    hardware_sha256: str
+    inventory_sha256: str
+    versions: dict[str, str]
+    results_sha256: str
+    coverage: dict[str, int] = Field(description="Its own checks: passed, of all.")
+    signature: Signature | None = None

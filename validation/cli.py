@@ -52,9 +52,17 @@ def parser() -> argparse.ArgumentParser:
         metavar="MINUTES",
         help="wait so long for jobs or another run (default 0)",
     )
+    add("--new-baseline", action="store_true", help="a change was meant: compare with no earlier run any more")
     add("--out", type=Path, default=Path("reports"), metavar="DIR", help="folder for reports (default reports)")
     add("--json", action="store_true", help="print the certificate on stdout and everything else on stderr")
     add("--list", action="store_true", help="print all checks with their limits; contacts nobody")
+    add(
+        "--verify",
+        type=Path,
+        metavar="FILE",
+        help="check a certificate: signature, expiry; with INVENTORY: whether it still holds",
+    )
+    add("--key", type=Path, metavar="FILE", help="the cluster's public key for --verify, without INVENTORY")
     add("--rejudge", type=Path, metavar="DIR", help="judge the results in DIR again; contacts nobody")
     return found
 
@@ -88,6 +96,12 @@ def _main(words: list[str]) -> int:
         from validation.outcome import rejudge
 
         return rejudge(arguments.rejudge, as_json=arguments.json)
+    if arguments.verify:
+        from validation.verify import verify
+
+        status, sentence = verify(arguments.verify, arguments.inventory, arguments.key)
+        print(sentence)
+        return status
     from validation.run import validate
 
     return validate(_options(arguments))
@@ -99,7 +113,9 @@ def _parse(words: list[str]) -> argparse.Namespace:
     if unknown:
         options = sorted(option for action in found._actions for option in action.option_strings)
         raise UsageError(f"unknown argument {unknown[0]!r} {nearest(unknown[0], options)}")
-    if not (arguments.inventory or arguments.list or arguments.rejudge):
+    if arguments.key and not arguments.verify:
+        raise UsageError("--key belongs to --verify FILE")
+    if not (arguments.inventory or arguments.list or arguments.rejudge or arguments.verify):
         raise UsageError("no inventory given; say: validate-cluster inventory/home.py")
     _known("--level", arguments.level, LEVELS)
     _known("--launcher", arguments.launcher, LAUNCHERS)
@@ -129,6 +145,7 @@ def _options(arguments: argparse.Namespace) -> RunOptions:
         out=arguments.out,
         json=arguments.json,
         wait_minutes=arguments.wait,
+        new_baseline=arguments.new_baseline,
     )
 
 

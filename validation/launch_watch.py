@@ -24,6 +24,10 @@ WAITING_PHASES = ("all-reduce", "connect", "barrier", "leave")
 """Phases in which a rank waits for others."""
 _COMMUNICATION = re.compile(r"gloo|nccl|connect|timed? ?out|socket|broken pipe|reset by peer|store", re.IGNORECASE)
 
+_MISMATCH = re.compile(r"preamble\.length|nbytes|mismatch between collectives|different (sizes|collectives)", re.I)
+"""What gloo and torch say when two ranks are in different collectives."""
+DIFFERENT = "ranks are in different collectives"
+
 
 @dataclass(frozen=True)
 class Look:
@@ -132,6 +136,14 @@ def of_standstill(pending: Sequence[Worker], done: Sequence[Worker]) -> list[Fin
 
 
 def of_errors(errors: Mapping[int, tuple[str, str]]) -> list[Finding]:
-    """Ranks whose own code raised; errors of communication are what the victims of another see."""
+    """Ranks whose own code raised; errors of communication are what the victims of another see.
+
+    Messages of a size that nobody expected are told as what they mean: whose program differs, they can't say.
+    """
+    odd = {rank: text for rank, text in errors.items() if _MISMATCH.search(" ".join(text))}
+    if odd:
+        return [
+            Finding(rank, "exception", f"{DIFFERENT}: {kind}: {text}") for rank, (kind, text) in sorted(odd.items())
+        ]
     own = {rank: text for rank, text in errors.items() if not _COMMUNICATION.search(" ".join(text))}
     return [Finding(rank, "exception", f"{kind}: {text}") for rank, (kind, text) in sorted(own.items())]

@@ -80,6 +80,7 @@ class NodeCheckRecord(Frozen):
     evidence: str = ""
     remedy: str = ""
     advice: str = ""
+    facts: dict[str, str] = Field(default={}, description="What else is kept for the certificate, e.g. versions.")
 
 
 class ReachRecord(Frozen):
@@ -100,7 +101,7 @@ class CellRecord(Frozen):
 
     kind: Literal["cell"] = "cell"
     round: int = Field(description="Rounds count up through the whole run; pairs of one round run at the same time.")
-    purpose: Literal["plan", "retest", "control", "fleet"]
+    purpose: Literal["plan", "retest", "control", "fleet", "leaf"]
     src: str
     dst: str
     message_bytes: int = 0
@@ -233,10 +234,10 @@ class Culprit(Frozen):
 
 
 class WantedRound(Frozen):
-    """Pairs (disjoint, so that they do not disturb each other) to be measured at the same time, both directions."""
+    """Disjoint pairs to be measured at the same time, both directions; the first of each sends first."""
 
     want: Literal["round"] = "round"
-    purpose: Literal["retest", "control", "fleet"]
+    purpose: Literal["retest", "control", "fleet", "leaf"]
     pairs: tuple[tuple[str, str], ...]
     controls: tuple[tuple[str, str], ...] = Field(default=(), description="Those of `pairs` recorded as control.")
     spacing_s: float = Field(default=0.0, description="Least pause since the last round, so as to leave an episode.")

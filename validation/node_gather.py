@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,16 +13,18 @@ from typing import Any
 from inventory.containers import registry_node
 from inventory.hardware import HardwareLock
 from inventory.model import DEPLOY_ACCOUNT, Cluster, Node
-from validation.checks.node import Clock, Gathered, Probe
+from validation.checks.node import Clock, Gathered, Probe, ProbeError
+from validation.checks.node_disk import DISK_PATHS
 from validation.checks.node_identity import asked_units, over_limit_jobs
 from validation.checks.node_services import ASKED
-from validation.checks.node_system import DISK_PATHS
+from validation.checks.node_system import versions_of
 from validation.gpu_gather import ask_binding, ask_container, load_gpus
 from validation.rdma_gather import measure_rdma
-from validation.remote import Remote, RemoteError
+from validation.remote import Remote, RemoteError, connect_all
 from validation.slurm_state import SlurmNode
 
 PROBE = Path(__file__).parent / "payloads" / "probe.py"
+DISK_PROBE = Path(__file__).parent / "payloads" / "probe_disk.py"
 GPU_PROBE = Path(__file__).parent / "payloads" / "probe_gpu.py"
 NETWORK_PROBE = Path(__file__).parent / "payloads" / "probe_network.py"
 PROBE_TIMEOUT_S = 12.0
@@ -30,6 +32,9 @@ PROBE_TIMEOUT_S = 12.0
 GPU_PROBE_TIMEOUT_S = 30.0
 """nvidia-smi has 15 s."""
 CLOCK_READINGS = 3
+CONNECT_S = 5.0
+VERSIONS = ("system", "versions", "slurm_version", "gpu_driver")
+"""Questions that a node's version set is made of."""
 SERVICE_ACCOUNTS = ("slurm", "munge", DEPLOY_ACCOUNT)
 
 
@@ -79,6 +84,28 @@ def gather(
     )
 
 
+def ask_versions(
+    cluster: Cluster, lock: HardwareLock, nodes: Sequence[str]
+) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """The version sets of nodes as they are now, and for the others why they could not be read."""
+    remotes, missing = connect_all(cluster, [cluster.node(name) for name in nodes], timeout_s=CONNECT_S)
+    found: dict[str, dict[str, str]] = {}
+
+    def one(name: str) -> None:
+        node, locked = cluster.node(name), lock.nodes.get(name)
+        try:
+            probe = ask(cluster, node, remotes[name], bool(node.gpus or (locked and locked.gpus)), only=VERSIONS)
+            found[name] = versions_of(Gathered(cluster, lock, {name: probe}).subject(name))
+        except (RemoteError, ProbeError) as error:
+            missing[name] = str(error)
+
+    with ThreadPoolExecutor(max_workers=max(1, min(32, len(remotes)))) as pool:
+        list(pool.map(one, remotes))
+    for remote in remotes.values():
+        remote.close()
+    return found, missing
+
+
 def questions(cluster: Cluster, node: Node, has_gpus: bool = False) -> dict[str, Any]:
     """What the probe is asked on `node`."""
     storage = [storage.path for storage in cluster.storage if set(storage.on) & set(node.roles)]
@@ -92,6 +119,7 @@ def questions(cluster: Cluster, node: Node, has_gpus: bool = False) -> dict[str,
         "slurm_accounts": "controller" in node.roles and bool(cluster.teams),
         "over_limit": over_limit_jobs(cluster, node),
         "accounts": [*SERVICE_ACCOUNTS, *(user.name for user in cluster.users)],
+        "disks_but": [storage.path for storage in cluster.storage],
         "venv": cluster.training.venv if cluster.training.source != "debian" else "",
         "gpus": has_gpus,
         "registry": [registry_node(cluster), cluster.registry.port] if cluster.registry else [],
@@ -110,13 +138,14 @@ def further_networks(cluster: Cluster, node: Node) -> dict[str, dict[str, str]]:
 
 def probe_program(has_gpus: bool) -> bytes:
     """The probe as one file for a Python that reads it from its standard input."""
-    parts = (NETWORK_PROBE, *((GPU_PROBE,) if has_gpus else ()), PROBE)
+    parts = (DISK_PROBE, NETWORK_PROBE, *((GPU_PROBE,) if has_gpus else ()), PROBE)
     return b"\n".join(part.read_bytes() for part in parts)
 
 
-def ask(cluster: Cluster, node: Node, remote: Remote, has_gpus: bool = False) -> Probe:
-    """Run the probe on one node; RemoteError if it gives no document."""
-    command = remote.sudo(f"python3 - {shlex.quote(json.dumps(questions(cluster, node, has_gpus)))}")
+def ask(cluster: Cluster, node: Node, remote: Remote, has_gpus: bool = False, only: Sequence[str] = ()) -> Probe:
+    """Run the probe on one node, all of it or `only` some questions; RemoteError if it gives no document."""
+    asked = questions(cluster, node, has_gpus) | {"only": list(only)}
+    command = remote.sudo(f"python3 - {shlex.quote(json.dumps(asked))}")
     timeout_s = GPU_PROBE_TIMEOUT_S if has_gpus else PROBE_TIMEOUT_S
     done = remote.run(command, timeout_s=timeout_s, stdin=probe_program(has_gpus))
     try:

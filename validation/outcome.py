@@ -7,11 +7,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from validation.model import Judgement, Outcome
 from validation.run_folder import RunFolder, RunFolderError
 from validation.run_options import UsageError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from validation.signing import Signer
 
 EXIT_STATUS = {Outcome.PASS: 0, Outcome.FAIL: 1}
 EXIT_UNDECIDED = 2
@@ -24,6 +29,8 @@ class Finished:
     judgement: Judgement
     certificate: dict[str, Any]
     certificate_text: str
+    node_certificates: dict[str, str]
+    """Node that passed → the text of its own certificate."""
 
     @property
     def status(self) -> int:
@@ -33,21 +40,46 @@ class Finished:
         return EXIT_STATUS.get(self.judgement.verdict, EXIT_UNDECIDED)
 
 
-def finish(folder: RunFolder) -> Finished:
-    """Judge what the folder holds and write certificate, report and metrics; reads no clock, contacts nobody."""
+def finish(folder: RunFolder, key: Ed25519PrivateKey | None = None) -> Finished:
+    """Judge what the folder holds and write certificates, report and metrics; reads no clock, contacts nobody.
+
+    Certificates are signed with `key`; without one they get the signature that the run left, as long as it fits.
+    """
     from validation.certificate import build_certificate, certificate_json
     from validation.metrics import render_metrics
     from validation.report import render_report
+    from validation.signing import Signer
     from validation.verdict import judge
 
     records = folder.records()
     judgement = judge(records)
-    certificate = build_certificate(records, judgement, folder.results_sha256())
+    signer = Signer(key, folder.signatures)
+    certificate = signer.signed("certificate", build_certificate(records, judgement, folder.results_sha256()))
     text = certificate_json(certificate)
     folder.write(folder.certificate, text)
+    own = _write_node_certificates(folder, certificate, signer)
+    if key:
+        folder.write(folder.signatures, signer.text)
     folder.write(folder.report, render_report(records, judgement, certificate))
     folder.write(folder.metrics, render_metrics(certificate, records))
-    return Finished(judgement, certificate, text)
+    return Finished(judgement, certificate, text, own)
+
+
+def _write_node_certificates(folder: RunFolder, certificate: dict[str, Any], signer: Signer) -> dict[str, str]:
+    """Write one for each node that passed, and take away those of nodes that by this judgement do not."""
+    from validation.certificate import certificate_json
+    from validation.certificate_node import node_certificates
+
+    texts = {
+        name: certificate_json(signer.signed(f"certificates/{name}", document))
+        for name, document in node_certificates(certificate).items()
+    }
+    folder.node_certificates.mkdir(exist_ok=True)
+    for old in set(folder.node_certificates.glob("*.json")) - {folder.node_certificate(name) for name in texts}:
+        old.unlink()
+    for name, text in texts.items():
+        folder.write(folder.node_certificate(name), text)
+    return texts
 
 
 def show(finished: Finished, folder: RunFolder, *, as_json: bool, slurm: Sequence[str] = ()) -> None:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import re
 import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import PurePosixPath
+from typing import Literal
 
-from inventory.hardware import HardwareLock
+from inventory.drain_policy import DRAIN_SHARE, drain_reason, room
 from inventory.model import DEPLOY_HOME
 from validation.model import Judgement, Outcome
 from validation.remote import Remote, RemoteError
-from validation.slurm_state import OURS, SlurmNode, read_states
+from validation.slurm_state import SlurmNode, read_states
 
 CERTIFICATES = f"{DEPLOY_HOME}/certificates"
 """On the controller, a file a node: the slurm role takes a node with one for the same hardware into service."""
-
+NODE_CERTIFICATE = f"{DEPLOY_HOME}/certificate.json"
+"""On each node its own: the health check compares what runs there with what was certified."""
 
 SETTLE_S = 5.0
 
@@ -42,9 +42,30 @@ def plan_actions(
     *,
     nodes: Iterable[str],
     all_stages: bool,
+    drain_share: float = DRAIN_SHARE,
 ) -> list[Action]:
     """One action a compute node of the run. Without all stages (`--only`) a node is never certified or resumed."""
-    return [_plan(judgement, (states or {}).get(name), name, run_id, all_stages) for name in nodes]
+    known = states or {}
+    left = room(len(known), sum(not state.in_service for state in known.values()), drain_share)
+    actions = []
+    for name in nodes:
+        state = known.get(name)
+        action = _plan(judgement, state, name, run_id, all_stages)
+        if action.what == "drain" and state is not None and not state.drained:
+            left -= state.in_service
+            if left < 0:
+                action = _too_many(action, known, drain_share)
+        actions.append(action)
+    return actions
+
+
+def _too_many(action: Action, states: Mapping[str, SlurmNode], share: float) -> Action:
+    """Failed, but half the fleet is out already: no certificate, and a person looks before more is taken away."""
+    why = (
+        f"failed ({action.reason}) and NOT drained: Slurm(drain_share={share:g}) of {len(states)} nodes are out of "
+        f"service; look for what they have in common, or: scontrol update NodeName={action.node} State=DRAIN Reason=…"
+    )
+    return Action(action.node, "leave", why, certify=False)
 
 
 def _plan(judgement: Judgement, state: SlurmNode | None, name: str, run_id: str, all_stages: bool) -> Action:
@@ -68,15 +89,6 @@ def _plan(judgement: Judgement, state: SlurmNode | None, name: str, run_id: str,
     return Action(name, "leave", f"{verdict or 'not judged'}: no reason to drain it, none to resume it")
 
 
-def drain_reason(check: str, cause: str, run_id: str) -> str:
-    """`klaster:<check>:<cause> run=<id>`; nothing in it can end a quote or a field of Slurm."""
-    return f"{OURS}{_word(check)}:{_word(cause)} run={_word(run_id)}"
-
-
-def _word(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-") or "unknown"
-
-
 def _failed_check(judgement: Judgement, name: str, otherwise: str) -> str:
     for result in judgement.results:
         if result.subject == name and result.outcome is Outcome.FAIL:
@@ -84,33 +96,20 @@ def _failed_check(judgement: Judgement, name: str, otherwise: str) -> str:
     return otherwise
 
 
-def node_certificate(name: str, certificate: Mapping[str, Any], lock: HardwareLock) -> str | None:
-    """The text of a node's certificate file; None if its hardware is not locked, so that nothing could be compared."""
-    locked = lock.nodes.get(name)
-    if locked is None:
-        return None
-    document = {
-        "node": name,
-        "run_id": certificate["run_id"],
-        "verdict": "PASS",
-        "issued_at": certificate["issued_at"],
-        "expires_at": certificate["expires_at"],
-        "hardware_sha256": locked.sha256,
-    }
-    return json.dumps(document, indent=1, sort_keys=True) + "\n"
-
-
 # --- applying ----------------------------------------------------------------------------------------------------
 
 
 def apply_actions(
-    actions: Sequence[Action], controller: Remote, certificate: Mapping[str, Any], lock: HardwareLock
+    actions: Sequence[Action], controller: Remote, remotes: Mapping[str, Remote], certificates: Mapping[str, str]
 ) -> list[str]:
-    """Do them through the controller and say, a line a node, what is then true there."""
+    """Do them through the controller and say, a line a node, what is then true there.
+
+    `certificates`: node → the text of its certificate, for the controller and for the node's own health check.
+    """
     troubles: dict[str, str] = {}
     for action in actions:
         try:
-            _apply(action, controller, certificate, lock)
+            _apply(action, controller, remotes.get(action.node), certificates.get(action.node))
         except RemoteError as error:
             troubles[action.node] = str(error)
     states = _settled_states(controller, [action.node for action in actions if action.what == "resume"])
@@ -127,16 +126,17 @@ def _settled_states(controller: Remote, resumed: Sequence[str]) -> Mapping[str, 
         time.sleep(0.25)
 
 
-def _apply(action: Action, controller: Remote, certificate: Mapping[str, Any], lock: HardwareLock) -> None:
+def _apply(action: Action, controller: Remote, node: Remote | None, certificate: str | None) -> None:
     name = shlex.quote(action.node)
     path = f"{CERTIFICATES}/{action.node}.json"
     if action.certify is False:
         _must(controller, f"rm -f {shlex.quote(path)}")
     if action.certify is True:
-        text = node_certificate(action.node, certificate, lock)
-        if text is None:
+        if certificate is None:
             raise RemoteError("its hardware is not locked: run the deploy, then validate again")
-        _must(controller, _write_command(path), text.encode())
+        if node is not None:  # first: its health check must not hold an older one against it
+            _must(node, _write_command(NODE_CERTIFICATE), certificate.encode())
+        _must(controller, _write_command(path), certificate.encode())
     if action.what == "drain":
         _must(controller, f"scontrol update NodeName={name} State=DRAIN Reason={shlex.quote(action.reason)}")
     if action.what == "resume":
@@ -145,12 +145,12 @@ def _apply(action: Action, controller: Remote, certificate: Mapping[str, Any], l
 
 def _write_command(path: str) -> str:
     """Write stdin to a root-owned file in one step, also where the login account is not root."""
-    new, target = shlex.quote(path + ".new"), shlex.quote(path)
-    return f"install -d -m 0755 {shlex.quote(CERTIFICATES)} && cat > {new} && chmod 0644 {new} && mv -f {new} {target}"
+    new, target, folder = shlex.quote(path + ".new"), shlex.quote(path), shlex.quote(str(PurePosixPath(path).parent))
+    return f"mkdir -p {folder} && cat > {new} && chmod 0644 {new} && mv -f {new} {target}"
 
 
-def _must(controller: Remote, command: str, stdin: bytes | None = None) -> None:
-    done = controller.run(controller.sudo(command), timeout_s=15, stdin=stdin)
+def _must(remote: Remote, command: str, stdin: bytes | None = None) -> None:
+    done = remote.run(remote.sudo(command), timeout_s=15, stdin=stdin)
     if done.status != 0:
         lines = (done.stderr or done.stdout).strip().splitlines()
         raise RemoteError(lines[-1] if lines else f"exit status {done.status}")

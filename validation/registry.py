@@ -44,6 +44,7 @@ CHECKS: tuple[Check, ...] = (
         "fabric", "node", "NCCL, gloo, Slurm and NFS take the declared networks", "file and routes agree", "inventory"
     ),
     Check("rdma", "node", "InfiniBand or RoCE is up and fast between nodes", "≥ 0.8 of the port's rate", "the adapter"),
+    Check("link-flaps", "node", "the link stays up during the run", "no change", "kernel's count"),
     Check("decoy-interfaces", "node", "no other interface can be chosen by mistake", "else advice", "field experience"),
     Check("hardware", "node", "processors and memory as locked", "memory within 5 %", "hardware lock"),
     Check("gpus", "node", "GPUs as declared and locked", "model, UUID, memory, place", "inventory, hardware lock"),
@@ -66,7 +67,8 @@ CHECKS: tuple[Check, ...] = (
     Check("gpu-heat", "node", "no brake by heat or power under load, no new Xid", "none", "nvidia-smi, kernel log"),
     Check("gpu-numa", "node", "a rank runs on the cores beside its card", "as the machine is built", "/sys, slurmd -G"),
     Check("gpu-container", "node", "a container from the registry runs a CUDA step", "right sum", "computed"),
-    Check("disk-space", "node", "/, /tmp, /var have space and inodes", "1 GiB or 5 %; 2 % of inodes", "default"),
+    Check("disk-space", "node", "local disks have space and inodes", "1 GiB or 5 %; 2 % of inodes", "default"),
+    Check("disk-speed", "node", "the system's disk is not far slower than others", "≥ 0.25 × theirs", "other nodes"),
     Check("storage-mounts", "node", "declared storage is mounted and answers", "mount and type", "inventory"),
     Check("limits", "node", "limits of a job", "4,096 open files", "slurmd's own limits"),
     Check("shared-memory", "node", "shared memory is large enough", "1 GiB or half of memory", "NCCL, data loaders"),

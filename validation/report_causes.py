@@ -24,6 +24,7 @@ CAUSES = {
     "mtu": "its MTU is not the declared one",
     "link-speed": "its network card runs at another speed than declared",
     "compute": "it computes slower than its peers",
+    "slower-than-before": "it is slower than in all its earlier runs, twice in a row",
     "hang": "its process stopped answering and the others waited for it",
     "killed": "its process was killed",
     "out-of-memory": "its memory ran out",
@@ -40,6 +41,10 @@ CAUSES = {
     "disk-full": "its disk is full",
     "inodes-full": "its file system has no room for more files",
     "disk-read-only": "its file system cannot be written",
+    "address-conflict": "it holds the address of another node as well",
+    "disk-slow": "its disk is far slower than its peers'",
+    "large-packets": "small packets pass and those that fill a frame are lost",
+    "link-flapping": "its link went down while the run went on",
     "mount": "a declared storage is not mounted there",
     "mount-type": "a declared storage is mounted there with another file system",
     "storage-stale": "a mounted storage does not answer there",
@@ -97,6 +102,11 @@ LINK_CAUSES = {
     "network-one-way": "slower than declared one way, while both ends are good with others",
     "network-unsteady": "it comes and goes",
 }
+SWITCH_CAUSES = {
+    "uplink": "its nodes are slow with nodes on other leaves and good among themselves",
+    "switch": "its nodes are slow with each other and with all others",
+    "spine": "all leaves are slow with each other and good inside",
+}
 CLUSTER_CAUSES = {
     "network": "nearly every node is slower than its network is declared, all alike",
     "unreachable": "most nodes cannot be reached",
@@ -112,7 +122,7 @@ CLUSTER_CAUSES = {
 
 def culprit_sentence(culprit: Culprit) -> str:
     """What is wrong, in one plain sentence without its full stop."""
-    kinds = {"link": LINK_CAUSES, "cluster": CLUSTER_CAUSES, "switch": CLUSTER_CAUSES}
+    kinds = {"link": LINK_CAUSES, "cluster": CLUSTER_CAUSES, "switch": {**CLUSTER_CAUSES, **SWITCH_CAUSES}}
     said = kinds.get(culprit.kind, {}).get(culprit.cause) or CAUSES.get(culprit.cause)
     if said is None and culprit.cause.endswith("-down"):
         said = f"{culprit.cause.removesuffix('-down')} is not running"

@@ -17,6 +17,7 @@ from validation.model import (
     CollectiveRecord,
     FailureRecord,
     FanInRecord,
+    NodeCheckRecord,
     ReachRecord,
     Record,
     RunRecord,
@@ -68,6 +69,8 @@ class RunData:
     collectives: tuple[CollectiveRecord, ...]
     trainings: tuple[TrainingRecord, ...]
     failures: tuple[FailureRecord, ...]
+    versions: dict[str, dict[str, str]]
+    """Node → what of its software was found, where its node stage got that far."""
     started_at: datetime
     ended_at: datetime
 
@@ -138,6 +141,7 @@ def gather(records: Sequence[Record]) -> RunData:
         collectives=tuple(record for record in records if isinstance(record, CollectiveRecord)),
         trainings=tuple(record for record in records if isinstance(record, TrainingRecord)),
         failures=tuple(record for record in records if isinstance(record, FailureRecord)),
+        versions={r.node: r.facts for r in records if isinstance(r, NodeCheckRecord) and r.check == "versions"},
         started_at=started_at,
         ended_at=started_at + timedelta(seconds=_length_s(records)),
     )

@@ -11,9 +11,12 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from inventory.hardware import HardwareLock
 from inventory.loading import hardware_lock_path, load_cluster
+from validation.history import collect
+from validation.link_watch import changed, read_counts
 from validation.model import Judgement
 from validation.node_journal import collect_journals
 from validation.outcome import EXIT_UNDECIDED, Finished, finish, show
@@ -25,7 +28,10 @@ from validation.run_folder import RunFolder, RunFolderError
 from validation.run_lock import ClusterLocked, run_lock
 from validation.run_options import RunOptions, UsageError
 from validation.run_stages import Run, run_record, run_stages, skip_the_rest, states_of
-from validation.slurm_state import busy_nodes, choose_launcher, read_states
+from validation.slurm_state import busy_nodes, choose_launcher, read_states, settled_states
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 EXIT_INTERRUPTED = 130
 BUSY_POLL_S = 5.0
@@ -68,15 +74,20 @@ def _validate(run: Run, started: datetime, stack: ExitStack) -> int:
         run.folder.discard()
         raise UsageError(str(error)) from None
     run.launcher = "slurm" if chosen == "slurm" else "ssh"
-    run.emit(run_record(run, started.strftime("%Y-%m-%dT%H:%M:%SZ"), _version()))
+    record = run_record(run, started.strftime("%Y-%m-%dT%H:%M:%SZ"), _version())
+    baselines = collect(run.folder, record, fresh=run.options.new_baseline)
+    run.emit(record.model_copy(update={"baselines": baselines}))
+    links = read_counts(run.cluster, run.remotes)
     try:
         run_stages(run)
+        for flapped in changed(links, read_counts(run.cluster, run.remotes)):
+            run.emit(flapped)
     except KeyboardInterrupt:
         run.interrupted = True
         skip_the_rest(run, "interrupted")
         run.progress.step("run", "interrupted: nothing is left on the nodes; judging what was measured")
     collect_journals(run.folder.logs, run.folder.records(), run.remotes, run.began, run.emit)
-    finished = finish(run.folder)
+    finished = finish(run.folder, _signing_key(run))
     run.folder.point_latest()
     told = [] if run.interrupted else _quarantine(run, finished)
     if not (run.interrupted or run.options.partial):
@@ -124,8 +135,9 @@ def _waited_out(run: Run) -> bool:
 def _wait_until_idle(run: Run) -> None:
     """Read Slurm's states until no node of the run has a job; Refused when the time is over."""
     while True:
-        run.states = read_states(run.remotes.get(run.cluster.controller.name))
-        busy = busy_nodes(run.states, [node.name for node in run.nodes])
+        names = [node.name for node in run.nodes]
+        run.states = settled_states(run.remotes.get(run.cluster.controller.name), names)
+        busy = busy_nodes(run.states, names)
         if not busy:
             run.progress.step("run", states_of(run.states, run.nodes))
             return
@@ -151,10 +163,22 @@ def _quarantine(run: Run, finished: Finished) -> list[str]:
         run.run_id,
         nodes=[node.name for node in run.nodes if "compute" in node.roles],
         all_stages=run.options.all_stages,
+        drain_share=run.cluster.slurm.drain_share,
     )
-    told = apply_actions(actions, controller, finished.certificate, run.lock)
+    told = apply_actions(actions, controller, run.remotes, finished.node_certificates)
     (run.folder.logs / "slurm.txt").write_text("\n".join(told) + "\n", encoding="utf-8")
     return told
+
+
+def _signing_key(run: Run) -> Ed25519PrivateKey | None:
+    """The cluster's key, or None with a line about why the certificates will not be signed."""
+    from validation.signing import NoKey, signing_key
+
+    try:
+        return signing_key(run.options.inventory)
+    except NoKey as error:
+        run.progress.step("run", f"the certificates are not signed: {error}")
+        return None
 
 
 def _published(run: Run) -> list[str]:

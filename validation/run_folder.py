@@ -43,6 +43,18 @@ class RunFolder:
         return self.path / "metrics.prom"
 
     @property
+    def signatures(self) -> Path:
+        """The certificates' signatures, so that judging again without the key gives the same bytes."""
+        return self.path / "signatures.json"
+
+    @property
+    def node_certificates(self) -> Path:
+        return self.path / "certificates"
+
+    def node_certificate(self, node: str) -> Path:
+        return self.node_certificates / f"{node}.json"
+
+    @property
     def logs(self) -> Path:
         return self.path / "logs"
 

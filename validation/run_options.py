@@ -27,6 +27,8 @@ class RunOptions:
     json: bool = False
     wait_minutes: float = 0.0
     """How long to wait for a busy cluster before the run is refused."""
+    new_baseline: bool = False
+    """Earlier runs no longer count as this cluster's history."""
 
     @property
     def all_stages(self) -> bool:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Literal
 from inventory.hardware import HardwareLock
 from inventory.model import Cluster, Node
 from inventory.networks import has_link
-from validation.model import CellRecord, Judgement, Outcome, ReachRecord, Record, RunRecord, Stage, StageRecord
+from validation.model import CellRecord, Judgement, Outcome, Record, RunRecord, Stage, StageRecord
 from validation.progress import Progress
 from validation.remote import Remote
 from validation.run_folder import RunFolder
 from validation.run_options import RunOptions
 from validation.slurm_state import SlurmNode
+from validation.worlds import worlds
 
 if TYPE_CHECKING:
     from validation.launcher import Fleet
@@ -146,21 +147,10 @@ def as_it_computes(node: Node, lock: HardwareLock) -> Node:
 
 
 def _measured_stages(run: Run, wanted: Sequence[Stage]) -> None:
-    from validation.launcher import FleetError, start_fleet
+    from validation.launcher import FleetError
 
-    nodes = run.partners if "pairs" in wanted else run.ranks
-    run.progress.step(wanted[0], f"starting {len(nodes)} workers through {run.launcher}")
     try:
-        fleet = start_fleet(
-            run.cluster,
-            run.remotes,
-            [as_it_computes(node, run.lock) for node in nodes],
-            launcher=run.launcher,
-            run_id=run.run_id,
-            logs=run.folder.logs,
-            emit=run.emit,
-            run_started=run.began,
-        )
+        fleet = _start_ranks(run, run.partners if "pairs" in wanted else run.ranks, wanted[0])
     except FleetError as error:
         for stage in wanted:
             run.emit(StageRecord(stage=stage, status="error", reason=str(error), seconds=0))
@@ -169,23 +159,49 @@ def _measured_stages(run: Run, wanted: Sequence[Stage]) -> None:
         for stage in wanted:
             if stage != "pairs":
                 leave_out(run, fleet)
-                if reason := why_not_together(run.records, [node.name for node in fleet.compute_nodes]):
+                groups, reason = worlds(run.records, [node.name for node in fleet.compute_nodes])
+                if reason:
                     skip(run, stage, reason)
                     continue
             with recorded(run, stage):
-                _stage(run, stage, fleet)
+                if stage == "pairs" or len(groups) == 1:
+                    _stage(run, stage, fleet)
+                else:
+                    _stage_by_groups(run, stage, fleet, groups)
+
+
+def _start_ranks(run: Run, nodes: Sequence[Node], stage: Stage) -> Fleet:
+    """A rank on each node, through Slurm where that was chosen; over ssh if Slurm can't, unless it was insisted on.
+
+    A sick network or service takes srun down without a name; the nodes are idle, so ssh may look for the reason.
+    """
+    from validation.launcher import FleetError, start_fleet
+
+    while True:
+        run.progress.step(stage, f"starting {len(nodes)} workers through {run.launcher}")
+        try:
+            return start_fleet(
+                run.cluster, run.remotes, [as_it_computes(node, run.lock) for node in nodes], launcher=run.launcher,
+                run_id=run.run_id, logs=run.folder.logs, emit=run.emit, run_started=run.began,
+            )  # fmt: skip
+        except FleetError as error:
+            if run.launcher == "ssh" or run.options.launcher == "slurm":
+                raise
+            run.progress.step(stage, f"Slurm could not start them ({error}): over ssh, then")
+            run.launcher = "ssh"
 
 
 def _stage(run: Run, stage: Stage, fleet: Fleet) -> None:
     from validation.checks.cluster import run_cluster
     from validation.checks.pairs import run_pairs
     from validation.checks.training import run_training
-    from validation.schedule import plan_rounds
+    from validation.schedule import leaves_of, plan_rounds
 
     level = run.options.level
     if stage == "pairs":
         run.progress.step(stage, f"reaching {len(fleet.nodes)} nodes from each other")
-        run.progress.expect_rounds(len(plan_rounds([node.name for node in fleet.nodes], level)))
+        planned = plan_rounds([node.name for node in fleet.nodes], level, leaves_of(fleet.nodes))
+        run.progress.expect_rounds(len(planned))
         run_pairs(fleet, level, run.emit, run.judge_now)
     elif stage == "cluster":
         run.progress.step(stage, f"all-reduce on {len(fleet.compute_nodes)} nodes")
@@ -216,18 +232,18 @@ def unfit_for_world(judgement: Judgement) -> set[str]:
     return failed & {culprit.node for culprit in judgement.culprits if culprit.node}
 
 
-def why_not_together(records: Sequence[Record], names: Sequence[str]) -> str:
-    """Why a world of these nodes can't be made; empty if it can.
-
-    With one pair cut, making a world group fails on every node after minutes (tried), so it is not even begun.
-    """
-    if not names:
-        return "no compute node is left"
-    reached = {(record.src, record.dst): record.ok for record in records if isinstance(record, ReachRecord)}
-    dead = [f"{src} → {dst}" for (src, dst), ok in reached.items() if not ok and src in names and dst in names]
-    if dead:
-        return f"not all nodes reach each other: {', '.join(dead[:4])}"
-    return ""
+def _stage_by_groups(run: Run, stage: Stage, fleet: Fleet, groups: Sequence[Sequence[str]]) -> None:
+    """The stage once a group; a node that was lost in one is left out of the next."""
+    every = fleet.nodes
+    for group in groups:
+        lost = set(fleet.lost)
+        fleet.nodes = tuple(node for node in every if node.name in group and node.name not in lost)
+        if len(fleet.ranks_of(fleet.nodes)) < len(fleet.nodes):
+            fleet.stop()  # after a loss only the group before was started anew
+        run.progress.step(stage, f"apart, since a link is cut: {', '.join(node.name for node in fleet.nodes)}")
+        _stage(run, stage, fleet)
+    fleet.nodes = tuple(node for node in every if node.name not in fleet.lost)
+    fleet.stop()
 
 
 def run_record(run: Run, started_at: str, version: str) -> RunRecord:

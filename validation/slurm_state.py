@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
+from inventory.drain_policy import is_ours
+
 if TYPE_CHECKING:
     from validation.remote import Remote
 
-OURS = "klaster:"
-"""Reasons that start so were set by this product; only those are ever lifted."""
+SETTLE_S, SETTLE_POLL_S = 20.0, 1.0
 BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 NOT_IN_SERVICE = frozenset({"DRAIN", "DOWN", "FAIL", "NOT_RESPONDING", "UNKNOWN", "MAINT", "POWERED_DOWN", "FUTURE"})
 
@@ -34,7 +36,7 @@ class SlurmNode(BaseModel):
     @property
     def ours(self) -> bool:
         """Drained by this product."""
-        return self.drained and self.reason.startswith(OURS)
+        return self.drained and is_ours(self.reason)
 
     @property
     def settled(self) -> bool:
@@ -93,6 +95,17 @@ def read_states(controller: Remote | None) -> dict[str, SlurmNode] | None:
         return None
     text = found.stdout if isinstance(found.stdout, str) else found.stdout.decode(errors="replace")
     return parse_nodes(text)
+
+
+def settled_states(controller: Remote | None, nodes: Iterable[str]) -> dict[str, SlurmNode] | None:
+    """The states once slurmctld knows them: for some seconds after its start every node is UNKNOWN to it."""
+    wanted, end = list(nodes), time.monotonic() + SETTLE_S
+    while True:
+        found = read_states(controller)
+        unknown = [name for name in wanted if found and name in found and "UNKNOWN" in found[name].states]
+        if not unknown or time.monotonic() > end:
+            return found
+        time.sleep(SETTLE_POLL_S)
 
 
 def busy_nodes(states: Mapping[str, SlurmNode] | None, nodes: Iterable[str]) -> list[str]:

@@ -13,6 +13,7 @@ from validation.verdicts.corruption import judge_corruption
 from validation.verdicts.evidence import Evidence
 from validation.verdicts.failures import judge_failures
 from validation.verdicts.findings import Findings
+from validation.verdicts.history import judge_history
 from validation.verdicts.latency import judge_latency
 from validation.verdicts.node_stage import judge_node_stage
 from validation.verdicts.reach import judge_reach
@@ -36,8 +37,9 @@ def judge(records: Sequence[Record]) -> Judgement:
     findings.add(judge_compute(evidence))
     findings.add(judge_scaling(evidence, findings.blamed_nodes()))
     findings.add(judge_failures(evidence))
+    findings.add(judge_history(evidence, findings.blamed_nodes()))
     findings.add(stage_results(evidence))
-    findings.culprits = merge(findings.culprits)
+    findings.culprits = merge(findings.culprits, evidence.leaves)
     return Judgement(
         verdict=cluster_verdict(evidence, findings),
         culprits=tuple(findings.culprits),
@@ -57,7 +59,8 @@ def _judge_pairs(evidence: Evidence, findings: Findings) -> None:
     if evidence.cells or evidence.done("pairs"):
         bandwidth = judge_bandwidth(evidence, reach.nodes | absent, reach.dead)
         findings.add(bandwidth)
-        findings.add(judge_latency(evidence, reach.nodes | absent | bandwidth.blamed_nodes()))
+        switches = {culprit.subject for culprit in bandwidth.culprits if culprit.kind == "switch"}
+        findings.add(judge_latency(evidence, reach.nodes | absent | bandwidth.blamed_nodes(), switches))
 
 
 def _wishes(wanted: Sequence[WantedRound | WantedFanIn]) -> tuple[WantedRound | WantedFanIn, ...]:

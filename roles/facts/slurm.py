@@ -23,11 +23,19 @@ class NodeInSlurm:
         return not {"NOT_RESPONDING", "UNKNOWN", "DOWN"} & set(self.flags)
 
 
+@dataclass(frozen=True)
+class Certified:
+    """What a node's certificate is about."""
+
+    hardware_sha256: str
+    inventory_sha256: str = ""
+    """Of the node's part of the inventory; empty in a certificate of before there was this hash."""
+
+
 @dataclass
 class SlurmState:
     nodes: dict[str, NodeInSlurm] = field(default_factory=dict)
-    certified: dict[str, str] = field(default_factory=dict)
-    """Node → hash of the hardware that its certificate is about."""
+    certified: dict[str, Certified] = field(default_factory=dict)
 
 
 class SlurmNodes(FactBase[SlurmState]):
@@ -63,5 +71,7 @@ def parse_slurm(lines: Sequence[str]) -> SlurmState:
             except ValueError:
                 continue
             if certificate.get("verdict") == "PASS":
-                state.certified[str(certificate.get("node"))] = str(certificate.get("hardware_sha256"))
+                state.certified[str(certificate.get("node"))] = Certified(
+                    str(certificate.get("hardware_sha256")), str(certificate.get("inventory_sha256", ""))
+                )
     return state

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import NameOID
 
 from inventory.errors import InventoryError
+from inventory.secret_file import SIGNING_KEY, read_secrets
 from roles.operations.certificates import addresses_of, issue, still_good
 
 CA_YEARS = 20
@@ -59,6 +60,11 @@ class SecretStore:
         private, _, public = both.partition("\0")
         return private, public
 
+    def signing_key(self) -> tuple[str, str]:
+        """The Ed25519 key that certificates of nodes and cluster are signed with: (private PEM, public PEM)."""
+        private = self._get(SIGNING_KEY, _make_signing_key)
+        return private, public_pem(private)
+
     def password(self, name: str) -> str:
         """A random password without characters to quote, for one purpose, e.g. "monitoring"."""
         return self._get(f"password:{name}", lambda: secrets.token_urlsafe(24))
@@ -87,18 +93,7 @@ class SecretStore:
         return str(known[name])
 
     def _load(self) -> dict[str, str]:
-        if not self._path.exists():
-            return {}
-        mode = self._path.stat().st_mode & 0o777
-        if mode & 0o077:
-            raise InventoryError(f"{self._path} holds secrets and has mode {mode:o}: chmod 600 {self._path}")
-        try:
-            known: dict[str, str] = json.loads(self._path.read_text(encoding="utf-8"))
-        except ValueError:
-            raise InventoryError(
-                f"{self._path} is damaged: restore it from a backup, or move it away to make new secrets on every node"
-            ) from None
-        return known
+        return read_secrets(self._path)
 
     def _save(self, known: dict[str, str]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -120,6 +115,21 @@ def _make_ssh_key(name: str) -> str:
     ).decode()
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
     return f"{private}\0{public} klaster-{name}"
+
+
+def _make_signing_key() -> str:
+    return (
+        ed25519.Ed25519PrivateKey.generate()
+        .private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        .decode()
+    )
+
+
+def public_pem(private: str) -> str:
+    """The public half of a PEM key, as anybody may have it."""
+    key = serialization.load_pem_private_key(private.encode(), password=None)
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return key.public_key().public_bytes(serialization.Encoding.PEM, form).decode()
 
 
 def _make_ca() -> str:

@@ -1,4 +1,4 @@
-"""A TCP connect scan of every port, to be run at the lab's place outside: python3 port_scan.py ADDRESS…
+"""A TCP connect scan of every port, run at the lab's place outside as `python3 port_scan.py ADDRESS…`.
 
 It prints `ADDRESS PORT` for each port that took the connection. Nothing but the standard library: it runs on the
 machine's own Python, in a network namespace that has no way to anywhere else.

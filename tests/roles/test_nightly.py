@@ -30,7 +30,7 @@ def program() -> ModuleType:
 def test_the_snapshots_inventory_is_the_cluster_seen_from_the_controller(tmp_path: Path) -> None:
     """It loads, has the same nodes, and logs in as the deploy account with a key of its own."""
     some = cluster(ssh=Ssh(user="me", key="~/.ssh/mine"), monitoring=Monitoring())
-    tree = nightly.head_plan(some, Nightly(at="02:15"), lock(n1=found()), "KEY")
+    tree = nightly.head_plan(some, Nightly(at="02:15"), lock(n1=found()), "KEY", ("SECRET", "PUBLIC"))
     file = next(file for file in tree.files if file.path == nightly.inventory_path(some))
     path = tmp_path / "cluster_c.py"
     path.write_text(file.content, encoding="utf-8")
@@ -53,8 +53,10 @@ def test_the_key_opens_only_from_the_controller() -> None:
     some = cluster(monitoring=Monitoring())
     line = nightly.node_plan(some, "ssh-ed25519 AAAA klaster-nightly").files[0]
     assert line.content == 'restrict,from="10.0.0.1" ssh-ed25519 AAAA klaster-nightly\n'
-    key = next(file for file in nightly.head_plan(some, Nightly(), lock(), "KEY").files if file.path == nightly.KEY)
-    assert (key.mode, key.owner) == ("600", "klaster")
+    files = {file.path: file for file in nightly.head_plan(some, Nightly(), lock(), "KEY", ("SECRET", "PUBLIC")).files}
+    assert (files[nightly.KEY].mode, files[nightly.KEY].owner) == ("600", "klaster")
+    secrets = files[nightly.inventory_path(some).replace(".py", ".secrets.json")]
+    assert (secrets.mode, secrets.owner, secrets.content) == ("600", "klaster", '{"signing_key": "SECRET"}\n')
 
 
 IDLE, BUSY = "NodeName=n1 State=IDLE Partitions=all", "NodeName=n2 State=MIXED Partitions=all"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 from inventory.hardware import SIMULATED
+from inventory.model import Network
+from inventory.node_part import node_part_sha256
 from roles import fabric, slurm
 from roles.facts.slurm import NodeInSlurm, SlurmState, parse_slurm
 from tests.roles.sample import cluster, found, gpu, lock
@@ -77,7 +79,7 @@ def test_uncertified_node_is_drained_once() -> None:
     """An idle node without a certificate is drained; one that is drained already, by anybody, is left alone."""
     some = lock(n1=found(), n2=found())
     idle = SlurmState(nodes={"n1": NodeInSlurm(("IDLE",), ""), "n2": NodeInSlurm(("IDLE", "DRAIN"), "fan is loud")})
-    commands = slurm.quarantine_commands(some, idle)
+    commands = slurm.quarantine_commands(cluster(), some, idle)
     assert len(commands) == 1
     assert "NodeName=n1" in commands[0]
     assert slurm.QUARANTINE in commands[0]
@@ -88,7 +90,21 @@ def test_certificate_counts_only_for_the_hardware_it_names() -> None:
     node = NodeInSlurm(("IDLE",), "")
     old = json.dumps({"node": "n1", "verdict": "PASS", "hardware_sha256": found().sha256})
     certified = parse_slurm([old]).certified
-    assert slurm.quarantine_commands(lock(n1=found()), SlurmState({"n1": node}, certified)) == []
+    assert slurm.quarantine_commands(cluster(), lock(n1=found()), SlurmState({"n1": node}, certified)) == []
     changed = lock(n1=found(memory_mib=16000))
-    assert slurm.quarantine_commands(changed, SlurmState({"n1": node}, certified))
+    assert slurm.quarantine_commands(cluster(), changed, SlurmState({"n1": node}, certified))
     assert parse_slurm(['{"node": "n1", "verd']).certified == {}
+
+
+def test_certificate_counts_only_for_what_was_declared() -> None:
+    """A node whose part of the inventory changed is drained; one certified before there was this hash is not."""
+    before, node = cluster(), SlurmState({"n1": NodeInSlurm(("IDLE",), "")})
+    declared = node_part_sha256(before, before.node("n1"))
+    document = {"node": "n1", "verdict": "PASS", "hardware_sha256": found().sha256, "inventory_sha256": declared}
+    node.certified = parse_slurm([json.dumps(document)]).certified
+    assert slurm.quarantine_commands(before, lock(n1=found()), node) == []
+    faster = cluster(networks=(Network(name="lan", cidr="10.0.0.0/24", speed_gbps=10),))
+    assert slurm.quarantine_commands(faster, lock(n1=found()), node)
+    del document["inventory_sha256"]
+    node.certified = parse_slurm([json.dumps(document)]).certified
+    assert slurm.quarantine_commands(faster, lock(n1=found()), node) == []

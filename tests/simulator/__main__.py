@@ -6,6 +6,7 @@ import argparse
 from statistics import mean
 
 from tests.simulator.campaign import HEAVY, USUAL, campaign
+from tests.simulator.fleets import table
 
 
 def main() -> None:
@@ -14,9 +15,16 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=200, help="healthy runs a size; a fifth of it for each fault")
     parser.add_argument("--family", choices=("lognormal", "dips"), default="lognormal", help="how readings scatter")
     parser.add_argument("--noise", choices=("usual", "heavy"), default="usual", help="how much of the time is noisy")
-    parser.add_argument("--level", choices=("quick", "standard"), default="standard")
+    parser.add_argument("--level", choices=("quick", "standard", "burn-in"), default="standard")
     parser.add_argument("--kinds", action="store_true", help="also the counts for each kind of fault")
+    parser.add_argument("--fleets", action="store_true", help="fleets on leaf switches, several random faults at once")
+    parser.add_argument("--thin", type=float, default=1.0, help="with --fleets: oversubscription of every leaf")
     args = parser.parse_args()
+    if args.fleets:
+        sizes = [int(text) for text in args.sizes.split(",")]
+        for line in table(sizes, args.runs, args.level, ("lognormal", "dips"), args.thin):
+            print(line, flush=True)
+        return
     print("| N | rounds, healthy | false alarms | healthy and PASS | precision | recall |")
     print("| --- | --- | --- | --- | --- | --- |")
     for count in (int(text) for text in args.sizes.split(",")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -11,7 +12,7 @@ from typing import Literal
 from validation.model import CellRecord, FanInRecord
 
 Pair = tuple[str, str]
-Purpose = Literal["plan", "retest", "control", "fleet"]
+Purpose = Literal["plan", "retest", "control", "fleet", "leaf"]
 ROUND_S = 1.5
 """A round of one pair a node at 1 Gb/s takes about so long."""
 
@@ -24,6 +25,11 @@ class Faults:
     receive: dict[str, float] = field(default_factory=dict)
     links: dict[Pair, float] = field(default_factory=dict)
     everything: float = 1.0
+    uplinks: dict[str, float] = field(default_factory=dict)
+    """Leaf → share of its uplinks' capacity that is left."""
+    switches: dict[str, float] = field(default_factory=dict)
+    """Leaf → share left of every flow through it."""
+    spine: float = 1.0
 
     @classmethod
     def nodes(cls, **shares: float) -> Faults:
@@ -32,6 +38,14 @@ class Faults:
     @classmethod
     def link(cls, a: str, b: str, share: float) -> Faults:
         return cls(links={(a, b): share, (b, a): share})
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """Node → leaf, and by what the uplinks are thinner than the nodes' ports together; one switch without leaves."""
+
+    leaves: dict[str, str] = field(default_factory=dict)
+    oversubscription: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -60,9 +74,15 @@ class Network:
     """Measures rounds and fan-ins; time goes on with every round and every pause."""
 
     def __init__(
-        self, nodes: Sequence[str], declared: dict[str, float], faults: Faults, noise: Noise, seed: int
-    ) -> None:
+        self, nodes: Sequence[str], declared: dict[str, float], faults: Faults, noise: Noise, seed: int,
+        fabric: Fabric | None = None,
+    ) -> None:  # fmt: skip
         self.nodes, self.declared, self.faults, self.noise = tuple(nodes), declared, faults, noise
+        self.fabric = fabric or Fabric()
+        self.uplink_gbps: dict[str, float] = defaultdict(float)
+        for node, leaf in self.fabric.leaves.items():
+            left = faults.uplinks.get(leaf, 1.0) * faults.spine
+            self.uplink_gbps[leaf] += declared[node] * left / self.fabric.oversubscription
         self.random = random.Random(seed)  # noqa: S311 - noise, not a secret
         self.now_s, self.round = 0.0, 0
         self.host = Episode()
@@ -71,16 +91,17 @@ class Network:
     def run_round(
         self,
         pairs: Iterable[Pair],
-        purpose: Literal["plan", "retest", "control", "fleet"],
+        purpose: Purpose,
         controls: Iterable[Pair] = (),
     ) -> list[CellRecord]:
         """All pairs at the same time, both directions one after the other."""
-        checked = set(controls)
-        cells = [
-            self._cell(src, dst, "control" if (a, b) in checked else purpose)
-            for a, b in pairs
-            for src, dst in ((a, b), (b, a))
-        ]
+        checked, pairs = set(controls), tuple(pairs)
+        cells: list[CellRecord] = []
+        for ways in (pairs, [(b, a) for a, b in pairs]):
+            loads = Counter(port for src, dst in ways for port in self._ports(src, dst))
+            for src, dst in ways:
+                control = checked.intersection([(src, dst), (dst, src)])
+                cells.append(self._cell(src, dst, "control" if control else purpose, loads))
         self._advance(ROUND_S)
         return cells
 
@@ -89,8 +110,9 @@ class Network:
         own = (self.faults.receive if direction == "in" else self.faults.send).get(target, 1.0)
         cap = self.declared[target] * min(own, self.faults.everything) * self.noise.level
         noise = self._episodes(target, *partners)
-        single = self._true_gbps(*flows[0]) * noise * self._wobble()
-        total = min(cap, sum(self._true_gbps(*flow) for flow in flows)) * noise * self._wobble()
+        single = self._true_gbps(*flows[0], Counter()) * noise * self._wobble()
+        loads = Counter(port for flow in flows for port in self._ports(*flow))
+        total = min(cap, sum(self._true_gbps(*flow, loads) for flow in flows)) * noise * self._wobble()
         record = FanInRecord(
             round=self.round, target=target, direction=direction, partners=partners, single_gbps=single,
             total_gbps=total, at_s=self.now_s,
@@ -101,8 +123,8 @@ class Network:
     def pause(self, seconds: float) -> None:
         self._advance(seconds, counts=False)
 
-    def _cell(self, src: str, dst: str, purpose: Purpose) -> CellRecord:
-        gbps = self._true_gbps(src, dst) * self._episodes(src, dst)
+    def _cell(self, src: str, dst: str, purpose: Purpose, loads: Counter[tuple[str, str]]) -> CellRecord:
+        gbps = self._true_gbps(src, dst, loads) * self._episodes(src, dst)
         repetitions = tuple(gbps * self._wobble() for _ in range(3))
         calm = self.host.until_s <= self.now_s or not self.noise.shows_idle
         idle = 0.02 if self.noise.busy or not calm else 0.5
@@ -112,10 +134,19 @@ class Network:
             latency_us=(p50, 4 * p50), verified=True, at_s=self.now_s, idle_share=idle,
         )  # fmt: skip
 
-    def _true_gbps(self, src: str, dst: str) -> float:
+    def _ports(self, src: str, dst: str) -> list[tuple[str, str]]:
+        """The uplinks that this flow shares with others."""
+        a, b = self.fabric.leaves.get(src, ""), self.fabric.leaves.get(dst, "")
+        return [] if a == b else [(a, "out"), (b, "in")]
+
+    def _true_gbps(self, src: str, dst: str, loads: Counter[tuple[str, str]]) -> float:
+        """The least of both ends, the link, their switches, and a fair share of each uplink on the way."""
         f = self.faults
         share = min(f.send.get(src, 1.0), f.receive.get(dst, 1.0), f.links.get((src, dst), 1.0), f.everything)
-        return min(self.declared[src], self.declared[dst]) * share * self.noise.level
+        share = min(share, *(f.switches.get(self.fabric.leaves.get(node, ""), 1.0) for node in (src, dst)))
+        gbps = min(self.declared[src], self.declared[dst]) * share
+        parts = [self.uplink_gbps[port[0]] / max(1, loads[port]) for port in self._ports(src, dst)]
+        return min([gbps, *parts]) * self.noise.level
 
     def _wobble(self) -> float:
         if self.noise.family == "lognormal":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tests.simulator.network import Faults, Network, Noise
+from tests.simulator.network import Fabric, Faults, Network, Noise
 from validation.model import (
     STAGES,
     CollectiveRecord,
@@ -26,6 +26,7 @@ from validation.verdict import judge
 WISHES_AT_MOST = 400
 """A judge that wants more than so many measurements does not come to an end."""
 STEPS = 40
+Judging = Callable[[Sequence[Record]], Judgement]
 
 
 def names(count: int) -> tuple[str, ...]:
@@ -37,9 +38,10 @@ def run_record(
     declared: dict[str, float] | None = None,
     stages: tuple[Stage, ...] = ("pairs",),
     level: Level = "standard",
+    fabric: Fabric | None = None,
 ) -> RunRecord:
     """A run of a fleet of equal machines with 1 Gb/s, or with what `declared` says."""
-    speeds = declared or {}
+    speeds, leaves = declared or {}, fabric.leaves if fabric else {}
     inventory = {
         "name": "sim",
         "networks": [{"name": "lan", "cidr": "10.9.0.0/16", "speed_gbps": 1.0}],
@@ -49,8 +51,13 @@ def run_record(
                 "address": f"10.9.{number // 250}.{number % 250 + 1}",
                 "roles": ["compute"],
                 "links": [{"network": "lan", "speed_gbps": speeds[node]}] if node in speeds else [],
+                **({"leaf": leaves[node]} if node in leaves else {}),
             }
             for number, node in enumerate(nodes)
+        ],
+        "leaves": [
+            {"name": leaf, "oversubscription": fabric.oversubscription if fabric else 1.0}
+            for leaf in dict.fromkeys(leaves.values())
         ],
     }
     found = {"cpu_model": "sim", "sockets": 1, "cores_per_socket": 4, "threads_per_core": 1}
@@ -69,24 +76,26 @@ def pairs_stage(
     declared: dict[str, float] | None = None,
     level: Level = "standard",
     on_round: Callable[[int], None] = lambda number: None,
+    fabric: Fabric | None = None,
+    judging: Judging = judge,
 ) -> tuple[list[Record], Judgement]:
     """The pairs stage to its end; the records close with the stage's own, the judgement is final."""
     nodes = names(count)
     speeds = {node: (declared or {}).get(node, 1.0) for node in nodes}
-    network = Network(nodes, speeds, faults, noise, seed)
-    records: list[Record] = [run_record(nodes, declared, level=level)]
-    for pairs in plan_rounds(nodes, level):
+    network = Network(nodes, speeds, faults, noise, seed, fabric)
+    records: list[Record] = [run_record(nodes, declared, level=level, fabric=fabric)]
+    for pairs in plan_rounds(nodes, level, fabric.leaves if fabric else None):
         records += network.run_round(pairs, "plan")
-    answer_wishes(records, network)
+    answer_wishes(records, network, judging)
     on_round(network.round)
     records.append(StageRecord(stage="pairs", status="done", seconds=network.now_s))
-    return records, judge(records)
+    return records, judging(records)
 
 
-def answer_wishes(records: list[Record], network: Network) -> None:
+def answer_wishes(records: list[Record], network: Network, judging: Judging = judge) -> None:
     """Measure what the judge wants until it wants nothing more."""
     wishes = 0
-    while wanted := judge(records).wanted:
+    while wanted := judging(records).wanted:
         for one in wanted:
             wishes += 1
             if isinstance(one, WantedFanIn):

@@ -25,6 +25,7 @@ from validation.model import (
 )
 
 RESULTS_SHA256 = "5e" * 32
+VERSIONS = {"python": "3.13.5", "torch": "2.6.0", "numpy": "2.2.4", "slurm": "24.11.5", "kernel": "6.12.117"}
 _NODE_CHECKS = (
     ("host-name", "{node}", "{node}", "inventory"),
     ("clock-offset", "0.4 ms", "≤ 1 s", "munge refuses credentials at 5 min"),
@@ -121,6 +122,7 @@ class Builder:
                         measured=measured.format(node=node),
                         required=required.format(node=node),
                         origin=origin,
+                        facts=dict(VERSIONS) if check == "versions" else {},
                     )
                 )
         self.stage("node", 6.2)

@@ -104,3 +104,14 @@ def test_start_failure_shows_the_last_words() -> None:
     assert found.what == "no-start"
     assert "exit status 127" in found.detail
     assert "No such file" in found.detail
+
+
+def test_a_message_of_an_unexpected_size_is_told_as_different_collectives() -> None:
+    """gloo's own words on a rank that met another's collective; a lost connection beside it is a victim's."""
+    errors = {
+        0: ("RuntimeError", "[gloo/transport/tcp/pair.cc:534] op.preamble.length <= op.nbytes. 262144 vs 4"),
+        2: ("RuntimeError", "Connection closed by peer"),
+    }
+    found = of_errors(errors)
+    assert [one.rank for one in found] == [0]
+    assert found[0].detail.startswith("ranks are in different collectives: RuntimeError")

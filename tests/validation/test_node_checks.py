@@ -17,6 +17,7 @@ from validation.checks import (
     gpu_container,
     gpu_load,
     gpu_numa,
+    node_disk,
     node_fabric,
     node_identity,
     node_network,
@@ -35,6 +36,7 @@ MODULES = (
     node_reach,
     node_network,
     node_system,
+    node_disk,
     node_services,
     node_identity,
     gpu,
@@ -95,6 +97,16 @@ def shm(size: int) -> dict[str, Any]:
     return {"total_bytes": size, "free_bytes": size, "files": 100, "files_free": 100, "read_only": False}
 
 
+def second_address(answered: dict[str, Any], address: str) -> dict[str, Any]:
+    rows = json.loads(answered["stdout"])
+    rows[-1]["addr_info"].append({"local": address})
+    return {**answered, "stdout": json.dumps(rows)}
+
+
+def low_size(limits: str) -> str:
+    return limits.replace("Max file size             unlimited", "Max file size             1048576  ")
+
+
 def full(**values: Any) -> dict[str, Any]:
     whole = {"total_bytes": 2**38, "free_bytes": 2**37, "files": 10**6, "files_free": 10**5, "read_only": False}
     return {**whole, **values}
@@ -107,6 +119,7 @@ FAULTS: list[tuple[str, str, Callable[[Any], Any], str, str]] = [
     ("name-resolution", "names", lambda a: {**a, "n1": ["10.77.0.99"]}, "name-resolution", "n1 gives 10.77.0.99"),
     ("resolver", "resolver", lambda a: {**a, "servers": {"10.0.0.1": "error: timed out"}}, "dns", "10.0.0.1"),
     ("interface", "sources", lambda a: {**a, "n1": "172.17.0.1"}, "route", "to n1 from 172.17.0.1"),
+    ("interface", "addresses", lambda a: second_address(a, "10.77.0.11"), "address-conflict", "which is n1's"),
     ("mtu", "interfaces", lambda a: {**a, "eth0": {**a["eth0"], "mtu": "9000"}}, "mtu", "9000"),
     (
         "link-speed",
@@ -120,8 +133,12 @@ FAULTS: list[tuple[str, str, Callable[[Any], Any], str, str]] = [
     ("disk-space", "filesystem:/tmp", lambda a: full(free_bytes=2**20), "disk-full", "0.0 GiB free"),
     ("disk-space", "filesystem:/var", lambda a: full(files_free=3), "inodes-full", "3 of 1000000 inodes"),
     ("disk-space", "filesystem:/", lambda a: full(read_only=True), "disk-read-only", "read-only"),
+    ("disk-space", "local_disks", lambda a: {**a, "/scratch": full(free_bytes=0)}, "disk-full", "/scratch has 0.0"),
+    ("disk-space", "local_disks", lambda a: {**a, "/data": full(read_only=True)}, "disk-read-only", "/data is read-"),
+    ("disk-speed", "disk_speed", lambda a: {**a, "write_mb_s": 5.0}, "disk-slow", "writes 5 MB/s, peers"),
     ("storage-mounts", "mounts", lambda a: a.replace(" /shared ", " /elsewhere "), "mount", "a folder, not a mount"),
     ("limits", "limits", lambda a: {**a, "slurmd": low_files(a["slurmd"])}, "limits", "open files 256"),
+    ("limits", "limits", lambda a: {**a, "slurmd": low_size(a["slurmd"])}, "limits", "file size 1048576"),
     ("shared-memory", "filesystem:/dev/shm", lambda a: shm(64 * 2**20), "shared-memory", "0.1 GiB"),
     ("versions", "versions", lambda a: {**a, "torch": "2.9.9"}, "consistency", "torch 2.9.9"),
     ("versions", "versions", lambda a: {**a, "torch": ""}, "torch-missing", "not installed"),

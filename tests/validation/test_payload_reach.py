@@ -7,6 +7,8 @@ import json
 import os
 import socket
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -66,6 +68,27 @@ def test_answers_of_a_probe_are_told_apart(fleet: Fleet) -> None:
         answers = fleet.ask("pairs", {first.rank: command}, timeout_s=10)[first.rank]["answers"]
     assert [answer["error"] for answer in answers] == ["", "answered by n2", "refused", "silent"]
     assert [answer["ok"] for answer in answers] == [True, False, False, False]
+
+
+def test_a_greeting_that_stops_after_its_name_means_large_packets(fleet: Fleet) -> None:
+    """A node that connects and says its name, but whose full frames never arrive, is told from a silent one."""
+    (first, _) = fleet.ranks_of(NODES)
+    with socket.socket() as narrow:
+        narrow.bind(("127.0.0.1", 0))
+        narrow.listen()
+        targets = [("n2", "127.0.0.1", narrow.getsockname()[1])]
+
+        def greet() -> None:
+            peer, _ = narrow.accept()
+            peer.sendall(b"n2".ljust(64) + bytes(1000))
+            time.sleep(2)
+            peer.close()
+
+        thread = threading.Thread(target=greet, daemon=True)
+        thread.start()
+        command = {"op": "reach", "targets": targets, "timeout_s": 1.0}
+        answers = fleet.ask("pairs", {first.rank: command}, timeout_s=10)[first.rank]["answers"]
+    assert [(answer["ok"], answer["error"]) for answer in answers] == [(False, "large-packets")]
 
 
 def test_interface_is_found_by_its_address() -> None:

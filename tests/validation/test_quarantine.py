@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inventory.hardware import HardwareLock
-from tests.roles.sample import found
+from inventory.drain_policy import drain_reason
 from validation.model import CheckResult, Culprit, Judgement, Outcome
-from validation.quarantine import Action, apply_actions, drain_reason, node_certificate, plan_actions
+from validation.quarantine import Action, apply_actions, plan_actions
 from validation.remote import Completed
 from validation.slurm_state import SlurmNode
 
-FOUND = found()
-LOCK = HardwareLock(nodes={"n1": FOUND, "n3": FOUND})
-CERTIFICATE = {"run_id": "r1", "issued_at": "2026-01-01T00:00:00Z", "expires_at": "2026-01-31T00:00:00Z"}
 OURS = "klaster:quarantine:uncertified run=none"
 
 
@@ -109,12 +104,28 @@ def test_a_reason_is_one_safe_line(check: str, cause: str) -> None:
     assert not set(reason) & set("\"'\\\n\t[]$`;|")
 
 
-def test_a_certificate_needs_locked_hardware() -> None:
-    """What could not be compared later is not certified."""
-    text = node_certificate("n1", CERTIFICATE, LOCK)
-    assert text is not None
-    assert json.loads(text) == {"node": "n1", "verdict": "PASS", "hardware_sha256": FOUND.sha256, **CERTIFICATE}
-    assert node_certificate("n2", CERTIFICATE, LOCK) is None
+def test_no_more_than_the_declared_share_is_drained() -> None:
+    """Beyond the share of the fleet a failed node stays in service without a certificate, and the line says why."""
+    names = ("n1", "n2", "n3", "n4")
+    culprits = tuple(
+        Culprit(kind="node", subject=name, cause=f"cause-{name}", evidence=(), remedy="", node=name) for name in names
+    )
+    found = Judgement(verdict=Outcome.FAIL, culprits=culprits, nodes=dict.fromkeys(names, Outcome.FAIL))
+    states = {name: slurm_node(name) for name in names} | {"n9": slurm_node("n9", "IDLE", "DRAIN", reason="fan")}
+    actions = plan_actions(found, states, "r1", nodes=names, all_stages=True)  # half of five, rounded up, less n9
+    assert [action.what for action in actions] == ["drain", "drain", "leave", "leave"]
+    assert "NOT drained" in actions[2].reason
+    assert actions[2].certify is False
+    every = plan_actions(found, states, "r1", nodes=names, all_stages=True, drain_share=1.0)
+    assert [action.what for action in every] == ["drain"] * 4
+
+
+def test_a_node_that_is_out_already_gets_its_reason_whatever_the_share() -> None:
+    """A new reason takes nobody out of service."""
+    states = [slurm_node(f"n{at}", "IDLE", "DRAIN", reason=OURS) for at in (1, 2)] + [
+        slurm_node("n3", "IDLE", "DRAIN", reason=OURS)
+    ]
+    assert [a.what for a in plan(judgement(n3=Outcome.FAIL), *states)] == ["leave", "leave", "drain"]
 
 
 class Controller:
@@ -144,11 +155,13 @@ def test_applying_tells_what_is_true_afterwards() -> None:
     """The lines come from Slurm's states read after the actions, not from what was intended."""
     controller = Controller(["n1", "n3"])
     actions = [Action("n3", "drain", "klaster:a:b run=r1", certify=False), Action("n1", "keep", "passed", certify=True)]
-    told = apply_actions(actions, controller, CERTIFICATE, LOCK)  # type: ignore[arg-type]
+    node = Controller(["n1"])
+    told = apply_actions(actions, controller, {"n1": node}, {"n1": "signed"})  # type: ignore[arg-type, dict-item]
     assert told[0].startswith("n3: drained; now IDLE+DRAIN")
     assert told[1].startswith("n1: stays in service")
     written = [stdin for command, stdin in controller.commands if "n1.json" in command]
-    assert written == [(node_certificate("n1", CERTIFICATE, LOCK) or "").encode()]
+    assert written == [b"signed"]
+    assert [stdin for command, stdin in node.commands if "/var/lib/klaster/certificate.json" in command] == [b"signed"]
     assert any("rm -f /var/lib/klaster/certificates/n3.json" in command for command, _ in controller.commands)
 
 
@@ -157,6 +170,14 @@ def test_a_refused_drain_is_told() -> None:
     controller = Controller(["n1", "n3"])
     controller.refuses = "NodeName=n3"
     actions = [Action("n3", "drain", "klaster:a:b run=r1"), Action("n1", "drain", "klaster:a:b run=r1")]
-    told = apply_actions(actions, controller, CERTIFICATE, LOCK)  # type: ignore[arg-type]
+    told = apply_actions(actions, controller, {}, {})  # type: ignore[arg-type]
     assert "drain did not work (slurm_update error" in told[0]
     assert told[1].startswith("n1: drained")
+
+
+def test_a_node_without_locked_hardware_is_not_certified() -> None:
+    """What could not be compared later gets no certificate, and the line says what to do."""
+    controller = Controller(["n1"])
+    told = apply_actions([Action("n1", "resume", "passed", certify=True)], controller, {}, {})  # type: ignore[arg-type]
+    assert "its hardware is not locked" in told[0]
+    assert not controller.commands

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import signal
 from datetime import UTC, datetime
@@ -14,14 +15,16 @@ from inventory.hardware import SIMULATED, HardwareLock
 from inventory.model import Cluster, Gpu, Link, Network, Node
 from tests.roles.sample import found, gpu, lock
 from validation import cli, run_stages
+from validation.launcher import FleetError
 from validation.model import CheckResult, Culprit, Judgement, Outcome, ReachRecord, StageRecord
 from validation.progress import Progress
 from validation.remote import Remote
 from validation.run import patient_signals
 from validation.run_folder import RunFolder
 from validation.run_options import RunOptions
-from validation.run_stages import Run, as_it_computes, unfit_for_world, why_not_together
+from validation.run_stages import Run, as_it_computes, unfit_for_world
 from validation.run_stages import run_stages as run_all
+from validation.worlds import worlds
 
 INVENTORY = """
 from inventory.model import Cluster, Network, Node
@@ -151,13 +154,22 @@ def reach(src: str, dst: str, ok: bool) -> ReachRecord:
     return ReachRecord(src=src, dst=dst, port=40_000, ok=ok)
 
 
-def test_a_dead_pair_forbids_a_world_of_both() -> None:
-    """A world is not even begun over a cut link; the last attempt counts, and pairs of others don't matter."""
+def test_a_dead_pair_is_tested_in_two_worlds() -> None:
+    """A world is not even begun over a cut link: each end has one without the other; the last attempt counts."""
     records = [reach("a", "b", False), reach("a", "c", True), reach("c", "head", False)]
-    assert "a → b" in why_not_together(records, ["a", "b", "c"])
-    assert why_not_together(records, ["a", "c"]) == ""
-    assert why_not_together([*records, reach("a", "b", True)], ["a", "b", "c"]) == ""
-    assert why_not_together([], []) == "no compute node is left"
+    assert worlds(records, ["a", "b", "c"]) == ([["a", "c"], ["b", "c"]], "")
+    assert worlds(records, ["a", "c"]) == ([["a", "c"]], "")
+    assert worlds([*records, reach("a", "b", True)], ["a", "b", "c"]) == ([["a", "b", "c"]], "")
+    assert worlds([], []) == ([], "no compute node is left")
+
+
+def test_nodes_without_a_partner_have_no_world() -> None:
+    """Where a node reaches nobody, or too many links are cut, nothing is tried together, and it is said why."""
+    groups, why = worlds([reach("a", "b", False)], ["a", "b"])
+    assert (groups, why) == ([], "not all nodes reach each other: a → b")
+    names = [f"n{number}" for number in range(12)]
+    cut = [reach(a, b, False) for a in names[::2] for b in names[::2] if a != b]
+    assert "not all nodes" in worlds(cut, names)[1]
 
 
 def test_only_blamed_nodes_are_left_out_of_the_world() -> None:
@@ -228,3 +240,28 @@ def test_a_head_outside_of_the_compute_network_is_no_partner() -> None:
 
     assert partners(lan, fast) == ["n1"]
     assert partners(lan, fast.model_copy(update={"purposes": ()})) == ["head", "n1"]
+
+
+@pytest.mark.parametrize(("asked", "through"), [("auto", ["slurm", "ssh"]), ("slurm", ["slurm"]), ("ssh", ["ssh"])])
+def test_ranks_that_slurm_can_not_start_are_started_over_ssh(
+    make_run: Any, monkeypatch: pytest.MonkeyPatch, asked: str, through: list[str]
+) -> None:
+    """A sick network ends srun without a name: ssh then looks for the reason, unless Slurm was insisted on."""
+    tried = []
+
+    def start(*_: Any, launcher: str, **more: Any) -> str:
+        tried.append(launcher)
+        if launcher == "slurm":
+            raise FleetError("the Slurm job ended: CANCELLED")
+        return "a fleet"
+
+    monkeypatch.setattr("validation.launcher.start_fleet", start)
+    run = make_run(cluster("a", "b"), "a", "b")
+    run.options = dataclasses.replace(run.options, launcher=asked)
+    run.launcher = "ssh" if asked == "ssh" else "slurm"
+    if asked == "slurm":
+        with pytest.raises(FleetError):
+            run_stages._start_ranks(run, run.ranks, "pairs")
+    else:
+        assert cast(str, run_stages._start_ranks(run, run.ranks, "pairs")) == "a fleet"
+    assert tried == through

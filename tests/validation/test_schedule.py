@@ -54,3 +54,46 @@ def test_a_large_fleet_at_level_quick_takes_six_spread_rounds() -> None:
     rounds = plan_rounds([f"n{number}" for number in range(64)], "quick")
     assert len(rounds) == 6
     assert len({pair for pairs in rounds for pair in pairs}) == 6 * 32
+
+
+def leaves(count: int, size: int) -> dict[str, str]:
+    return {f"n{number}": f"leaf{number // size}" for number in range(count)}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(min_value=2, max_value=40), st.integers(min_value=1, max_value=9))
+def test_a_circle_on_leaves_holds_every_pair_once(count: int, size: int) -> None:
+    """Inside the leaves, then across: each pair once and nobody twice in a round, whatever the leaves' sizes."""
+    nodes = [f"n{number}" for number in range(count)]
+    rounds = plan_rounds(nodes, "burn-in", leaves(count, size))
+    met = Counter(frozenset(pair) for pairs in rounds for pair in pairs)
+    assert len(met) == count * (count - 1) // 2
+    assert len(set(met.values())) == 1
+    for pairs in rounds:
+        busy = [node for pair in pairs for node in pair]
+        assert len(busy) == len(set(busy))
+
+
+def test_a_circle_on_equal_leaves_costs_no_round_more() -> None:
+    """64 nodes on 8 leaves: 63 rounds, as without leaves."""
+    nodes = [f"n{number}" for number in range(64)]
+    assert len(plan_rounds(nodes, "standard", leaves(64, 8))) == 63
+
+
+@pytest.mark.parametrize(("count", "size"), [(64, 8), (512, 32), (1000, 40), (24, 12), (27, 9)])
+def test_a_large_fleet_on_leaves_goes_twice_inside_and_four_times_across(count: int, size: int) -> None:
+    """Level quick: two rounds inside among four across, in which no leaf has pairs of its own; no pair twice."""
+    of = leaves(count, size)
+    rounds = plan_rounds([f"n{number}" for number in range(count)], "quick", of)
+    inside = [all(of[a] == of[b] for a, b in pairs) for pairs in rounds]
+    across = [all(of[a] != of[b] for a, b in pairs) for pairs in rounds]
+    assert inside == [False, True, False, False, True, False]
+    assert across == [not one for one in inside]
+    pairs = [frozenset(pair) for one in rounds for pair in one]
+    assert len(pairs) == len(set(pairs))
+
+
+def test_only_burn_in_goes_through_the_whole_circle_of_a_very_large_fleet() -> None:
+    """Beyond 64 nodes a circle takes the better part of an hour."""
+    assert [circles(count, "standard") for count in (64, 65)] == [1, 0]
+    assert circles(1000, "burn-in") == 1

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from validation.slurm_state import busy_nodes, choose_launcher, parse_nodes
+from validation import slurm_state
+from validation.slurm_state import busy_nodes, choose_launcher, parse_nodes, settled_states
 
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "node"
 
@@ -79,3 +81,33 @@ def test_slurm_on_a_drained_node_is_refused_with_the_remedy() -> None:
         choose_launcher("slurm", parse_nodes(line("IDLE+DRAIN").replace("n1", "n2")), ["n2"])
     with pytest.raises(ValueError, match="does not answer"):
         choose_launcher("slurm", None, ["n2"])
+
+
+class Controller:
+    """Says one thing after the other, the last one for ever."""
+
+    def __init__(self, *states: str) -> None:
+        self.left = list(states)
+
+    def run(self, command: str, timeout_s: float) -> Done:
+        state = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        return Done(f"NodeName=n1 Arch=x86_64 CPUAlloc=0 State={state} Reason=none\n")
+
+
+class Done:
+    status = 0
+
+    def __init__(self, stdout: str) -> None:
+        self.stdout = stdout
+
+
+def test_a_controller_that_just_started_is_given_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """UNKNOWN is what every node is for some seconds after slurmctld's start; it is waited for, not for ever."""
+    monkeypatch.setattr(slurm_state, "SETTLE_POLL_S", 0.0)
+    found = settled_states(cast(Any, Controller("UNKNOWN", "UNKNOWN", "IDLE")), ["n1"])
+    assert found
+    assert found["n1"].states == {"IDLE"}
+    monkeypatch.setattr(slurm_state, "SETTLE_S", 0.0)
+    found = settled_states(cast(Any, Controller("UNKNOWN")), ["n1"])
+    assert found
+    assert found["n1"].states == {"UNKNOWN"}

@@ -54,6 +54,18 @@ def test_blocked_outbound_ports_are_named_as_such() -> None:
     assert named(judgement) == {("node", "n3", "firewall-outbound", "n3")}
 
 
+def test_a_node_whose_large_packets_vanish_has_an_mtu_that_does_not_fit() -> None:
+    """Connections work and full frames do not, with every partner: the node's MTU, not a firewall."""
+    pairs = [(n, "n3") for n in OTHERS] + [("n3", n) for n in OTHERS]
+    records = [
+        r.model_copy(update={"error": "large-packets (4 of 4 ports)"}) if isinstance(r, ReachRecord) and not r.ok else r
+        for r in dead(*pairs)
+    ]
+    judgement = judge(records)
+    assert named(judgement) == {("node", "n3", "large-packets", "n3")}
+    assert "MTU" in judgement.culprits[0].remedy
+
+
 def test_a_fleet_without_any_connection_is_the_clusters() -> None:
     """Nothing connects with nothing: no node is drained for it."""
     pairs = [(a, b) for a in ("n1", "n2", "n3", "n4") for b in ("n1", "n2", "n3", "n4") if a != b]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulator.network import Faults, Noise
-from tests.simulator.run import pairs_stage
-from validation.model import CellRecord, FanInRecord, WantedFanIn
+from tests.simulator.network import Faults, Network, Noise
+from tests.simulator.run import names, pairs_stage, run_record
+from validation.model import CellRecord, FanInRecord, Record, WantedFanIn
+from validation.schedule import plan_rounds
 from validation.verdict import judge
 from validation.verdicts.bandwidth import judge_bandwidth
 from validation.verdicts.evidence import Evidence
@@ -106,3 +107,29 @@ def test_good_controls_on_busy_processors_make_low_retests_count(busy: set[str],
         for record in records
     ]
     assert {culprit.subject for culprit in judge(cells).culprits} == named
+
+
+def test_an_episode_as_long_as_all_retests_is_no_slow_link() -> None:
+    """In a large fleet a link's ends are looked at between its retests: here n1 is slow with everybody meanwhile."""
+    nodes = names(20)
+    rounds = plan_rounds(nodes, "quick")
+    a, b = next(pair for pair in rounds[0] if "n1" in pair)
+    network = Network(nodes, dict.fromkeys(nodes, 1.0), Faults(), Noise(host_starts=0.0, node_starts=0.0), 1)
+
+    def disturbed(cell: CellRecord) -> CellRecord:
+        slow = {a, b} == {cell.src, cell.dst} if cell.round < len(rounds) else "n1" in (cell.src, cell.dst)
+        factor = 0.4 if slow else 1.0
+        return cell.model_copy(update={"repetitions_gbps": tuple(factor * one for one in cell.repetitions_gbps)})
+
+    records: list[Record] = [run_record(nodes, level="quick")]
+    for pairs in rounds:
+        records += [disturbed(cell) for cell in network.run_round(pairs, "plan")]
+    for _ in range(30):
+        for one in judge(records).wanted:
+            assert one.want == "round"
+            network.pause(one.spacing_s)
+            records += [disturbed(cell) for cell in network.run_round(one.pairs, one.purpose, one.controls)]
+    judgement = judge(records)
+    assert judgement.wanted == ()
+    assert judgement.culprits == ()
+    assert [text for text in judgement.undecided if f"{a}→{b}" in text or f"{b}→{a}" in text]

@@ -46,6 +46,22 @@ def test_a_service_that_fails_every_node_is_one_culprit_and_nobody_is_drained() 
     assert Outcome.FAIL not in judgement.nodes.values()
 
 
+def test_a_service_that_only_one_node_misses_is_that_nodes() -> None:
+    """The storage answers n1 and n2 and hangs on n3: n3's mount is at fault, and n3 is drained."""
+    stuck = {"culprit_kind": "service", "culprit": "storage /shared"}
+    well = [NodeCheckRecord(node=n, check="storage-mounts", outcome=Outcome.PASS) for n in ("n1", "n2")]
+    judgement = judge([*HEALTHY, *well, failed_check("n3", "storage-mounts", "storage-stale", **stuck)])
+    assert named(judgement) == {("node", "n3", "storage-stale", "n3")}
+
+
+def test_a_service_of_the_node_itself_stays_one() -> None:
+    """The directory's daemon is down on n3: a service on n3 that others don't have, so nobody is drained."""
+    down = {"culprit_kind": "service", "culprit": "slapd on n3"}
+    well = [NodeCheckRecord(node=n, check="people-services", outcome=Outcome.PASS) for n in ("n1", "n2")]
+    judgement = judge([*HEALTHY, *well, failed_check("n3", "people-services", "slapd-down", **down)])
+    assert named(judgement) == {("service", "slapd on n3", "slapd-down", None)}
+
+
 def test_the_same_cause_on_most_nodes_is_the_clusters() -> None:
     """Three of four nodes with the same wrong clock have one reason: nobody is drained, nobody passes."""
     judgement = judge([*HEALTHY, *(failed_check(n, "clock-offset", "clock") for n in ("n1", "n2", "n3"))])
@@ -123,6 +139,29 @@ def test_a_skipped_collective_is_the_programs() -> None:
     record = failure("n3", "hang", "it is at step 6, phase all-reduce while others are at step 5, phase all-reduce")
     judgement = judge([*HEALTHY, record])
     assert {(c.kind, c.cause, c.node) for c in judgement.culprits} == {("software", "collective-mismatch", None)}
+
+
+def test_a_collective_of_an_unexpected_size_is_the_programs() -> None:
+    """gloo's complaint on the ranks that met another collective, and one that hangs for want of it: no node's fault."""
+    records = [
+        failure("n1", "exception", "ranks are in different collectives: RuntimeError: op.preamble.length <= op.nbytes"),
+        failure("n3", "hang", "it is at step 11, phase backward while others are at step 10, phase all-reduce"),
+    ]
+    judgement = judge([*HEALTHY, *records])
+    assert {(c.kind, c.cause, c.node) for c in judgement.culprits} == {("software", "collective-mismatch", None)}
+
+
+def test_a_rank_that_gloo_aborts_for_another_collective_is_no_nodes_fault() -> None:
+    """As recorded in the lab: n3 left one all-reduce out, and gloo ended it when the next one's size did not fit."""
+    last = (
+        "terminate called after throwing an instance of 'gloo::EnforceNotMet'",
+        "  what():  [enforce fail at ./gloo/transport/tcp/pair.cc:446] op.preamble.length <= op.nbytes. 183200 vs 2560",
+    )
+    judgement = judge([*HEALTHY, failure("n3", "signal", "SIGABRT", last_lines=last)])
+    assert {(c.kind, c.cause, c.node) for c in judgement.culprits} == {("software", "collective-mismatch", None)}
+    assert judgement.nodes["n3"] is not Outcome.FAIL
+    other = judge([*HEALTHY, failure("n3", "signal", "SIGABRT", last_lines=("double free or corruption",))])
+    assert named(other) == {("node", "n3", "killed", "n3")}
 
 
 def test_the_same_exception_on_all_ranks_is_the_programs() -> None:

@@ -36,6 +36,8 @@ class Finding:
     evidence: str = ""
     remedy: str = ""
     advice: str = ""
+    facts: dict[str, str] = field(default_factory=dict)
+    """Kept in the record, for the certificate."""
 
 
 def passed(measured: str, required: str = "", origin: str = "", advice: str = "", evidence: str = "") -> Finding:

@@ -112,6 +112,13 @@ def interface(subject: Subject) -> Finding:
         measured = f"no interface has {', '.join(missing)}; found {', '.join(held)}"
         remedy = "give the interface its declared address, or correct the inventory"
         return failed(measured, required, INVENTORY, "address", remedy)
+    others = [other for other in subject.cluster.nodes if other.name != subject.name]
+    theirs = {other.address: other.name for other in others}
+    theirs |= {link.address: other.name for other in others for link in other.links if link.address}
+    if taken := {address: owner for address, owner in theirs.items() if address in held}:
+        measured = "; ".join(f"{held[address]} has {address}, which is {owner}'s" for address, owner in taken.items())
+        remedy = "take it off (ip address del): who answers for it is chance, and it shows as links that come and go"
+        return failed(measured, required, INVENTORY, "address-conflict", remedy)
     sources: dict[str, str] = answer(subject.probe, "sources")
     wrong = {peer: source for peer, source in sources.items() if source != subject.node.address}
     if wrong:
@@ -171,6 +178,15 @@ def _one_speed(subject: Subject, declared_gbps: float, interface: str) -> Findin
     faster = int(speed) > declared_gbps * 1000
     advice = "the NIC is faster than declared; bandwidth is judged by the declared speed" if faster else ""
     return passed(measured, required, INVENTORY, advice=advice)
+
+
+def link_flaps(subject: Subject) -> Finding:
+    """The link is up now; whether it stayed so is seen at the end of the run, which adds a failure if it did not."""
+    found = answer(subject.probe, "interfaces").get(subject.interface)
+    if not found:
+        return not_applicable("no interface has the declared address; see check interface")
+    changes = found["carrier_changes"] or "unknown"
+    return passed(f"{subject.interface} is up; {changes} changes of its carrier since boot", "it stays up", "kernel")
 
 
 def decoy_interfaces(subject: Subject) -> Finding:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from validation.checks.node import (
     Finding,
     ProbeError,
@@ -22,10 +24,11 @@ from validation.model import Outcome
 
 MEMORY_TOLERANCE = 0.05
 """Firmware updates move MemTotal by a little; a lost module is more."""
-DISK_PATHS = ("/", "/tmp", "/var")  # noqa: S108 - looked at, not written
-FREE_BYTES, FREE_SHARE, FREE_INODES_SHARE = 2**30, 0.05, 0.02
 NOFILE_LEAST, NOFILE_GOOD = 4_096, 65_536
 """Open files of a job: data loaders with many workers and shards run out at the usual 1024, large ones later."""
+UNLIMITED = ("Max cpu time", "Max file size", "Max data size", "Max address space")
+PROCESSES_LEAST = 1_024
+"""Threads count too: some hundred a rank."""
 SHARED_MEMORY_BYTES = 2**30
 LOCK = "hardware lock"
 
@@ -48,27 +51,6 @@ def hardware(subject: Subject) -> Finding:
     if abs(memory_mib - locked.memory_mib) > MEMORY_TOLERANCE * locked.memory_mib:
         return failed(measured, required, LOCK, "memory", remedy)
     return passed(measured, required, LOCK)
-
-
-def disk_space(subject: Subject) -> Finding:
-    """Free space and inodes of the places that jobs and packages write to."""
-    required = f"free: {gib(FREE_BYTES)} (or {FREE_SHARE:.0%} of a small disk) and {FREE_INODES_SHARE:.0%} of inodes"
-    seen, short = [], []
-    for path in DISK_PATHS:
-        found = answer(subject.probe, f"filesystem:{path}")
-        enough = min(FREE_BYTES, FREE_SHARE * found["total_bytes"])
-        seen.append(f"{path} {gib(found['free_bytes'])}")
-        if found["read_only"]:
-            short.append((f"{path} is read-only", "disk-read-only"))
-        elif found["free_bytes"] < enough:
-            short.append((f"{path} has {gib(found['free_bytes'])} free", "disk-full"))
-        elif found["files"] and found["files_free"] < FREE_INODES_SHARE * found["files"]:
-            short.append((f"{path} has {found['files_free']} of {found['files']} inodes free", "inodes-full"))
-    if not short:
-        return passed("free: " + ", ".join(seen), required, "default")
-    measured, cause = "; ".join(text for text, _ in short), short[0][1]
-    remedy = "find what fills it: du -xh / | sort -h | tail; journalctl --vacuum-size=200M; apt-get clean"
-    return failed(measured, required, "default", cause, remedy)
 
 
 def storage_mounts(subject: Subject) -> Finding:
@@ -110,6 +92,9 @@ def limits(subject: Subject) -> Finding:
     measured = f"open files {nofile:.0f}, locked memory {'unlimited' if unlimited else f'{locked / 1024:.0f} KiB'}"
     rdma = bool(answer(subject.probe, "infiniband"))
     required = f"open files ≥ {NOFILE_LEAST}" + (", locked memory unlimited (RDMA)" if rdma else "")
+    if slurmd_runs and (short := _short_limits(source)):
+        remedy = "take the limit out of slurmd.service and its drop-ins (systemctl cat slurmd), then restart slurmd"
+        return failed(f"{measured}; {short}", required, context, "limits", remedy)
     if nofile < NOFILE_LEAST and slurmd_runs:
         return failed(measured, required, context, "limits", "set LimitNOFILE=131072 in a drop-in of slurmd.service")
     if not unlimited and rdma:
@@ -118,6 +103,14 @@ def limits(subject: Subject) -> Finding:
     if nofile < NOFILE_GOOD:
         advice.append(f"fewer than {NOFILE_GOOD} open files: large data loaders may run out")
     return passed(measured, required, context, advice="; ".join(advice))
+
+
+def _short_limits(source: str) -> str:
+    """Other limits that end a job in the middle: of time, of a file's size, of memory, of processes."""
+    found = {row: process_limit(source, row) for row in UNLIMITED}
+    short = [f"{row.removeprefix('Max ')} {value:.0f}" for row, value in found.items() if value != float("inf")]
+    processes = process_limit(source, "Max processes")
+    return ", ".join([*short, *([f"processes {processes:.0f}"] if processes < PROCESSES_LEAST else [])])
 
 
 def shared_memory(subject: Subject) -> Finding:
@@ -133,7 +126,7 @@ def shared_memory(subject: Subject) -> Finding:
 
 def versions(subject: Subject) -> Finding:
     """torch, numpy, Python and Slurm as the peers have them; another kernel is advice (a reboot is due somewhere)."""
-    fleet = {name: _versions(subject.fleet.subject(name)) for name in subject.fleet.probes}
+    fleet = {name: versions_of(subject.fleet.subject(name)) for name in subject.fleet.probes}
     mine = fleet[subject.name]
     measured = ", ".join(f"{what} {version}" for what, version in mine.items() if version)
     required = "the same as the other nodes"
@@ -154,16 +147,19 @@ def versions(subject: Subject) -> Finding:
     kernels = {name: found["kernel"] for name, found in fleet.items()}
     differs = odd_one_out(kernels, subject.name) is not None
     advice = f"kernels differ ({', '.join(sorted(set(kernels.values())))}): reboot into one" if differs else ""
-    return passed(measured, required, "peers", advice=advice)
+    return replace(passed(measured, required, "peers", advice=advice), facts=mine)
 
 
-def _versions(subject: Subject) -> dict[str, str]:
+def versions_of(subject: Subject) -> dict[str, str]:
+    """The version set of a node: a certificate is void when it changes."""
     found = answer(subject.probe, "versions")
     try:
         slurm = output(subject.probe, "slurm_version").split()[-1]
     except ProbeError:
         slurm = ""
-    return {**found, "slurm": slurm, "kernel": answer(subject.probe, "system")["kernel"]}
+    driver = "" if problem(subject.probe, "gpu_driver") else str(answer(subject.probe, "gpu_driver")["module"])
+    found = {**found, "slurm": slurm, "kernel": answer(subject.probe, "system")["kernel"]}
+    return {**found, "driver": driver} if driver else found
 
 
 def packages(subject: Subject) -> Finding:

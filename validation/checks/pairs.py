@@ -10,10 +10,10 @@ from validation.checks.reach import probe_reach
 from validation.launch_ranks import Message
 from validation.launcher import Emit, Fleet
 from validation.model import CellRecord, FanInRecord, Judgement, Level, WantedFanIn, WantedRound
-from validation.schedule import plan_rounds
+from validation.schedule import leaves_of, plan_rounds
 
 Pair = tuple[str, str]
-Purpose = Literal["plan", "retest", "control", "fleet"]
+Purpose = Literal["plan", "retest", "control", "fleet", "leaf"]
 
 MESSAGE_S = 0.13
 """A message takes so long at the declared speed: long against a shaper's burst, short enough for many rounds."""
@@ -34,7 +34,7 @@ def run_pairs(fleet: Fleet, level: Level, emit: Emit, judge_now: Callable[[], Ju
     """Emit ReachRecords, CellRecords and FanInRecords; go on as long as `judge_now().wanted` is not empty."""
     stage = PairsStage(fleet, emit)
     stage.reach()
-    for pairs in plan_rounds([node.name for node in fleet.nodes], level):
+    for pairs in plan_rounds([node.name for node in fleet.nodes], level, leaves_of(fleet.nodes)):
         stage.measure(pairs, "plan")
     for _ in range(MOST_EXTRA_ROUNDS):
         wanted = judge_now().wanted
@@ -69,7 +69,7 @@ class PairsStage:
         return self.measure(wanted.pairs, wanted.purpose, wanted.controls)
 
     def measure(self, pairs: Sequence[Pair], purpose: Purpose, controls: Sequence[Pair] = ()) -> bool:
-        """One round, both directions of every pair, all pairs at the same time; False if there was none to measure."""
+        """One round, all pairs at the same time, the first of each sends first; False if there was none to measure."""
         control = {_sorted(pair) for pair in controls}
 
         def attempt() -> bool:
@@ -89,8 +89,8 @@ class PairsStage:
         commands: dict[int, Message] = {}
         for a, b in pairs:
             shared = self._command("pair", (a, b), round=number, seed=number + 1)
-            commands[fleet.lead(a).rank] = {**shared, "peer": fleet.lead(b).peer()}
-            commands[fleet.lead(b).rank] = {**shared, "peer": fleet.lead(a).peer()}
+            commands[fleet.lead(a).rank] = {**shared, "peer": fleet.lead(b).peer(), "leads": True}
+            commands[fleet.lead(b).rank] = {**shared, "peer": fleet.lead(a).peer(), "leads": False}
         answers = fleet.ask("pairs", commands, timeout_s=ROUND_TIMEOUT_S)
         for a, b in pairs:
             ends = {name: answers.get(fleet.lead(name).rank, _NO_ANSWER) for name in (a, b)}

@@ -47,6 +47,11 @@ def test_link_speed(subject: Subject, judge: Judge) -> None:
     judge(node_network.link_speed(subject))
 
 
+@pytest.mark.check("link-flaps")
+def test_link_flaps(subject: Subject, judge: Judge) -> None:
+    judge(node_network.link_flaps(subject))
+
+
 @pytest.mark.check("decoy-interfaces")
 def test_decoy_interfaces(subject: Subject, judge: Judge) -> None:
     judge(node_network.decoy_interfaces(subject))

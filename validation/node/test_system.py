@@ -2,7 +2,7 @@
 
 import pytest
 
-from validation.checks import node_system
+from validation.checks import node_disk, node_system
 from validation.checks.node import Subject
 from validation.node.plugin import Judge
 
@@ -14,7 +14,12 @@ def test_hardware(subject: Subject, judge: Judge) -> None:
 
 @pytest.mark.check("disk-space")
 def test_disk_space(subject: Subject, judge: Judge) -> None:
-    judge(node_system.disk_space(subject))
+    judge(node_disk.disk_space(subject))
+
+
+@pytest.mark.check("disk-speed")
+def test_disk_speed(subject: Subject, judge: Judge) -> None:
+    judge(node_disk.disk_speed(subject))
 
 
 @pytest.mark.check("storage-mounts")

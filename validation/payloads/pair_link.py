@@ -138,7 +138,8 @@ def pair(me, command: dict) -> dict:
     idle, began = IdleShare(), time.monotonic()
     try:
         link = pair_with(me, peer, command["group"], command["timeout_s"])
-        for leads in (link.me == 0, link.me == 1):
+        first = command.get("leads", link.me == 0)
+        for leads in (first, not first):
             me.progress.at("latency")
             if leads:
                 found["latency_us"] = ping(me, link)

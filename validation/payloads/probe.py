@@ -369,10 +369,14 @@ def main() -> None:
         questions[f"filesystem:{path}"] = lambda path=path: filesystem(path)
     if asked.get("registry"):
         questions["registry"] = lambda: registry(*asked["registry"])
-    # probe_network.py stands before this file, on a node with GPUs probe_gpu.py too: all are one program.
+    # probe_disk.py and probe_network.py stand before this file, on a node with GPUs probe_gpu.py too: one program.
+    if "disk_questions" in globals():
+        questions.update(globals()["disk_questions"](asked.get("disks_but", [])))
     if "networks" in asked:
         questions.update(globals()["network_questions"](asked["networks"]))
     gpus = globals()["gpu_questions"]() if asked.get("gpus") else {}
+    if asked.get("only"):
+        questions, gpus = ({n: f for n, f in some.items() if n in asked["only"]} for some in (questions, gpus))
     answers = ask_all({**questions, **gpus}, longer=dict.fromkeys(gpus, 15.0))  # each card takes seconds to wake
     answers["probe"] = {"ok": {"format": 1, "seconds": round(time.monotonic() - began, 2)}}
     json.dump(answers, sys.stdout, sort_keys=True)

@@ -2,57 +2,88 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from statistics import median
 
-from validation.model import CheckResult, Culprit, Outcome
+from validation.model import Culprit, Outcome
 from validation.verdicts import limits
+from validation.verdicts.bandwidth_rows import (
+    OPEN_WORDS,
+    PairRows,
+    bandwidth_row,
+    pair_fact,
+    required_gbps,
+    tell_undecided,
+)
 from validation.verdicts.evidence import Directed, Evidence, link_name
 from validation.verdicts.findings import Findings
+from validation.verdicts.leaf_words import tell_leaves
+from validation.verdicts.leaves import judge_leaves
 from validation.verdicts.localise import Located, Locator
-from validation.verdicts.readings import Readings, to_reading
-from validation.verdicts.suspects import DIRECTIONS, Unit, pair_of, partners_of
+from validation.verdicts.readings import Reading, Readings, to_reading
+from validation.verdicts.suspects import Unit, pair_of, partners_of
 
 CAUSES = {frozenset({"out"}): "network-egress", frozenset({"in"}): "network-ingress"}
 BOTH_WAYS = "network"
-OPEN_WORDS = {
-    "more": "more retests were needed than there was time for",
-    "mixed": "its retests disagree or lie between 0.77 and 0.85 of what is declared (marginal)",
-    "void": "the control pairs were slow in the same rounds: the host or the switch was busy with something else",
-    "fan-in": "two flows at once were not measured often enough",
-    "undecidable": "too few partners could load it to tell the node from its links",
-    "busy": "the processors were busy, or their idle time was not measured",
-    "unsteady": "the fleet's bandwidth changed from round to round",
-    "unequal": "the fleet's bandwidths differ too much for one common cause",
-}
 
 
 def judge_bandwidth(evidence: Evidence, without: Iterable[str], dead: Iterable[Directed]) -> Findings:
     """`without`: nodes that are named already; `dead`: directed pairs that do not connect at all."""
     gone, cut = set(without) | evidence.failed_nodes("pairs"), set(dead)
     findings = Findings()
-    readings = _readings(evidence, gone, cut)
+    found, of_leaves, thinner = _readings(evidence, gone, cut)
+    readings = Readings(found, thinner)
+    leaves = judge_leaves(readings, of_leaves, evidence)
+    if leaves.ports or leaves.whole or leaves.spine or leaves.trunk:
+        readings = Readings((r for r in found if not leaves.withheld(r.pair)), thinner)
     located = Locator(readings, evidence, fan_ins=True).locate() if readings.pairs else Located()
-    findings.wanted += located.wanted
+    _leave_to_leaf(located, evidence)
+    findings.wanted += [*leaves.wanted, *located.wanted]
+    tell_leaves(leaves, evidence, findings)
     story = _Story(evidence, readings, located, findings)
     story.nodes()
     story.links()
     story.cluster()
-    story.pairs(gone, cut)
+    PairRows(evidence, readings, located, leaves, findings).tell(gone, cut)
     return findings
 
 
-def _readings(evidence: Evidence, gone: set[str], cut: set[Directed]) -> Readings:
-    found = []
+def _readings(
+    evidence: Evidence, gone: set[str], cut: set[Directed]
+) -> tuple[list[Reading], list[Reading], dict[Directed, float]]:
+    """Readings of nodes and links, those of whole-leaf rounds, and by how much pairs across are due less."""
+    found, of_leaves, thinner = list[Reading](), list[Reading](), dict[Directed, float]()
     for cell in evidence.cells:
-        declared = evidence.declared_gbps(cell.src, cell.dst)
-        if gone.intersection((cell.src, cell.dst)) or (cell.src, cell.dst) in cut or declared is None:
+        pair = cell.src, cell.dst
+        declared = evidence.declared_gbps(*pair)
+        if gone.intersection(pair) or pair in cut or declared is None:
             continue
-        if cell.repetitions_gbps and not cell.error:
-            found.append(to_reading(cell, median(cell.repetitions_gbps) / declared))
-        elif cell.error:
-            found.append(to_reading(cell, 0.0))
-    return Readings(found)
+        share = 0.0 if cell.error else median(cell.repetitions_gbps) / declared if cell.repetitions_gbps else None
+        thin = evidence.dilution(pair)
+        if share is None or (thin is None and share < limits.CLEAR):
+            continue  # nothing says how much of a low reading the uplinks explain
+        reading = to_reading(cell, share * (thin or 1.0))
+        (of_leaves if cell.purpose == "leaf" else found).append(reading)
+        if thin and thin > 1.0:
+            thinner[pair] = thin
+    return found, of_leaves, thinner
+
+
+def _leave_to_leaf(located: Located, evidence: Evidence) -> None:
+    """Slow links across of most nodes of one leaf: nobody believes in so many cables, so none is named."""
+    links: dict[str, set[Directed]] = defaultdict(set)
+    for pair in located.links:
+        if evidence.crosses(pair):
+            for node in pair:
+                links[evidence.leaves[node]].add((node, link_name(*pair)))
+    for leaf, found in links.items():
+        size = sum(other == leaf for other in evidence.leaves.values())
+        many = len({link for _, link in found}) >= limits.LEAF_LINKS
+        if many and 2 * len({node for node, _ in found}) > size:
+            mine = {pair for pair in located.links if leaf in {evidence.leaves.get(node) for node in pair}}
+            located.links -= mine
+            located.open_pairs.update(dict.fromkeys(sorted(mine), "leaf"))
 
 
 class _Story:
@@ -121,48 +152,6 @@ class _Story:
         if located.cluster or located.unclear_cluster:
             self.findings.doubtful |= set(self.readings.nodes)
 
-    def pairs(self, gone: set[str], cut: set[Directed]) -> None:
-        measured = {(min(pair), max(pair)) for pair in self.readings.pairs}
-        for a, b in sorted(measured | set(self.evidence.required_pairs)):
-            directions = [(a, b), (b, a)]
-            outcome, note = self._pair_outcome(directions, gone, cut)
-            shown = " / ".join(f"{self._gbps(pair)} {pair[0]}→{pair[1]}" for pair in directions)
-            self._result(link_name(a, b), outcome, f"{shown} Gb/s", self._required(a, b), note, "")
-            if outcome is Outcome.INCONCLUSIVE and not self.located.unclear_cluster and (a, b) not in measured:
-                self.findings.undecided.append(f"Bandwidth of {link_name(a, b)}: it was not measured; run pairs again.")
-        for pair, why in sorted(self.located.open_pairs.items()):
-            if why not in ("named", "end"):
-                self._undecided(f"link {pair[0]}→{pair[1]}", why)
-        asked = {name for pair in self.evidence.required_pairs for name in pair} - gone
-        for node in sorted(asked | (self.evidence.compute & set(self.readings.nodes))):
-            if not all(self._proved(Unit(node, direction)) for direction in DIRECTIONS):
-                self.findings.doubtful.add(node)
-
-    def _proved(self, unit: Unit) -> bool:
-        """At least one good pair shows that this direction of the node works."""
-        return any(self.readings.good(pair_of(unit, p)) for p in partners_of(unit, self.readings))
-
-    def _pair_outcome(self, directions: list[Directed], gone: set[str], cut: set[Directed]) -> tuple[Outcome, str]:
-        named = sorted(self.located.named_nodes().intersection(directions[0]))
-        absent = sorted(gone.intersection(directions[0]))
-        if any(pair in self.located.links for pair in directions):
-            return Outcome.FAIL, "; ".join(self._pair_fact(p) for p in directions if p in self.located.links)
-        if absent:
-            return Outcome.SKIPPED, f"not judged until {' and '.join(absent)} is repaired"
-        if any(pair in cut for pair in directions):
-            return Outcome.SKIPPED, "no connection to measure over"
-        if any(pair not in self.readings.by_pair for pair in directions):
-            return Outcome.INCONCLUSIVE, "not measured in both directions"
-        if any(self.located.open_pairs.get(pair) == "named" for pair in directions):
-            return Outcome.SKIPPED, f"not judged until {' and '.join(named)} is repaired"
-        if any(pair in self.located.open_pairs for pair in directions):
-            return Outcome.INCONCLUSIVE, "low, and not decided why"
-        if self.located.cluster:
-            return Outcome.SKIPPED, "as slow as the whole cluster, which is named"
-        if self.located.unclear_cluster:
-            return Outcome.INCONCLUSIVE, "low with nearly all pairs, and not decided why"
-        return Outcome.PASS, f"{sum(len(self.readings.by_pair[p]) for p in directions)} readings"
-
     def _unit_facts(self, unit: Unit) -> list[str]:
         fan_in = self.located.named[unit]
         partners = partners_of(unit, self.readings)
@@ -182,34 +171,13 @@ class _Story:
         return f"{rate} {'out' if unit.direction == 'out' else 'in'}"
 
     def _pair_fact(self, pair: Directed) -> str:
-        shares = self.readings.retests(pair)
-        return f"{pair[0]}→{pair[1]}: {self._gbps(pair)} Gb/s, low in all {len(shares)} retests"
-
-    def _gbps(self, pair: Directed) -> str:
-        level, declared = self.readings.level(pair), self.evidence.declared_gbps(*pair)
-        return "–" if level is None or declared is None else f"{level * declared:.3g}"
+        return pair_fact(pair, self.readings, self.evidence)
 
     def _required(self, *nodes: str) -> str:
-        declared = self.evidence.declared_gbps(*nodes)
-        return "a declared speed" if declared is None else f"≥ {limits.LOW * declared:.3g} Gb/s"
+        return required_gbps(self.evidence.declared_gbps(*nodes))
 
     def _undecided(self, what: str, why: str) -> None:
-        remedy = "run again when the hosts are idle" if why in ("void", "busy", "unsteady") else "run again"
-        text = f"Bandwidth of {what}: {OPEN_WORDS.get(why, why)}; {remedy}."
-        if text not in self.findings.undecided:
-            self.findings.undecided.append(text)
+        tell_undecided(self.findings, what, why)
 
-    def _result(self, subject: str, outcome: Outcome, measured: str, required: str, note: str, remedy: str) -> None:
-        self.findings.results.append(
-            CheckResult(
-                subject=subject,
-                stage="pairs",
-                check="bandwidth",
-                outcome=outcome,
-                measured=measured,
-                required=required,
-                origin=f"declared speed × {limits.LOW:.2f}" if required else "",
-                evidence=note,
-                remedy=remedy,
-            )
-        )
+    def _result(self, subject: str, outcome: Outcome, measured: str, required: str, evidence: str, remedy: str) -> None:
+        self.findings.results.append(bandwidth_row(subject, outcome, measured, required, evidence, remedy))

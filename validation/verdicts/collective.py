@@ -103,10 +103,17 @@ def _blame(
 
 
 def slowest_pair_gbps(nodes: Collection[str], evidence: Evidence) -> float | None:
-    """The slowest directed pair among these nodes, by the median of its rounds; None unless all were measured."""
-    found = [evidence.pair_gbps.get((a, b)) for a in nodes for b in nodes if a != b]
-    known = [gbps for gbps in found if gbps is not None]
-    return min(known) if known and len(known) == len(found) else None
+    """The slowest directed pair among these nodes, by the median of its rounds; None unless enough were measured.
+
+    Enough: all pairs, or where the level's plan holds a part of them, some of every node in both directions.
+    """
+    among = set(nodes)
+    known = {pair: gbps for pair, gbps in evidence.pair_gbps.items() if among.issuperset(pair)}
+    if evidence.every_pair:
+        enough = len(known) == len(among) * (len(among) - 1)
+    else:
+        enough = among == {src for src, _ in known} == {dst for _, dst in known}
+    return min(known.values()) if known and enough else None
 
 
 def _best_gbps(record: CollectiveRecord) -> float:

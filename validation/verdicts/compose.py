@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from validation.model import STAGES, CheckResult, Culprit, Outcome, Stage, worst
 from validation.verdicts.evidence import Evidence
 from validation.verdicts.findings import Findings
@@ -18,12 +20,16 @@ INTERRUPTED = "interrupted"
 """Reason of a stage that a person ended: nothing broke, it just was not run to its end."""
 
 
-def merge(culprits: list[Culprit]) -> list[Culprit]:
-    """One culprit a root cause, in the order of the stages; what follows from it becomes its evidence."""
-    first = [c for c in culprits if c.cause in ROOTS and c.node]
+def merge(culprits: list[Culprit], leaves: Mapping[str, str] | None = None) -> list[Culprit]:
+    """One culprit a root cause, in the order of the stages; what follows from it becomes its evidence.
+
+    `leaves`: node → leaf switch; what a link between two leaves suffers follows from either's fault.
+    """
+    of = leaves or {}
+    first = [c for c in culprits if c.cause in ROOTS and (c.node or c.kind == "switch")]
     kept: list[Culprit] = []
     for culprit in [*first, *(c for c in culprits if c not in first)]:
-        root = next((k for k in kept if _explains(k, culprit)), None)
+        root = next((k for k in kept if _explains(k, culprit) or _switch_explains(k, culprit, of)), None)
         if root is None:
             kept.append(culprit)
         else:
@@ -45,6 +51,18 @@ def _explains(root: Culprit, other: Culprit) -> bool:
     if other.kind == "link" and root.node is not None and other.cause in SYMPTOMS:
         return root.node in other.subject.split("–")
     return root.kind == "cluster" == other.kind and other.cause in SYMPTOMS
+
+
+def _switch_explains(root: Culprit, other: Culprit, leaves: Mapping[str, str]) -> bool:
+    """A bad switch's nodes and links have its symptoms; a switch that is cut off was not slow besides."""
+    if root.kind != "switch" or other.cause not in SYMPTOMS | {"uplink", "switch"}:
+        return False
+    if other.kind == "switch":
+        return root.subject == other.subject
+    ends = other.subject.split("–") if other.kind == "link" else [other.node] if other.node else []
+    found = {leaves.get(end) for end in ends if end}
+    across = len(found) > 1 or root.cause in ("switch", "unreachable")
+    return across and bool(found & {root.subject, *root.subject.split("–")})
 
 
 def stage_results(evidence: Evidence) -> Findings:
@@ -86,26 +104,31 @@ def node_verdicts(evidence: Evidence, findings: Findings) -> dict[str, Outcome]:
     blamed = findings.blamed_nodes()
     names = sorted({*evidence.run.nodes, *blamed})
     errors = {r.subject for r in findings.results if r.outcome is Outcome.ERROR}
+    did = _did(evidence)
     return {
         name: Outcome.FAIL
         if name in blamed
         else Outcome.ERROR
         if name in errors
         else Outcome.INCONCLUSIVE
-        if name in findings.doubtful or not _tested(name, evidence)
+        if name in findings.doubtful or not _tested(name, did, evidence)
         else Outcome.PASS
         for name in names
     }
 
 
-def _tested(node: str, evidence: Evidence) -> bool:
+def _tested(node: str, did: Mapping[Stage, frozenset[str]], evidence: Evidence) -> bool:
     """Every stage that was asked for has done something with this node."""
-    trains = node in evidence.compute
-    alone = len(evidence.compute & set(evidence.run.nodes)) < 2
-    done: dict[Stage, bool] = {
-        "node": any(record.node == node and record.outcome is Outcome.PASS for record in evidence.checks),
-        "pairs": not trains or alone or any(node in (cell.src, cell.dst) for cell in evidence.cells),
-        "cluster": not trains or alone or any(node in record.nodes for record in evidence.collectives),
-        "training": not trains or any(node in record.nodes for record in evidence.trainings),
+    trains, alone = node in evidence.compute, len(evidence.compute & set(evidence.run.nodes)) < 2
+    spared = {"node": False, "pairs": not trains or alone, "cluster": not trains or alone, "training": not trains}
+    return all(spared[stage] or node in did[stage] for stage in evidence.run.stages)
+
+
+def _did(evidence: Evidence) -> dict[Stage, frozenset[str]]:
+    """Stage → nodes that it has done something with."""
+    return {
+        "node": frozenset(record.node for record in evidence.checks if record.outcome is Outcome.PASS),
+        "pairs": frozenset(name for cell in evidence.cells for name in (cell.src, cell.dst)),
+        "cluster": frozenset(name for record in evidence.collectives for name in record.nodes),
+        "training": frozenset(name for record in evidence.trainings for name in record.nodes),
     }
-    return all(done[stage] for stage in evidence.run.stages)

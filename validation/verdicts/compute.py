@@ -44,6 +44,12 @@ def judge_compute(evidence: Evidence) -> Findings:
     return findings
 
 
+def solo_rates(evidence: Evidence) -> dict[str, float]:
+    """Samples/s of every node's best solo turn on a host that was not busy."""
+    calm = [t for t in _turns(evidence) if t.idle_cores is None or t.idle_cores >= IDLE_CORES - IDLE_MARGIN]
+    return {turn.node: turn.samples_per_s for turn in calm}
+
+
 def _turns(evidence: Evidence) -> list[Turn]:
     best: dict[str, Turn] = {}
     for record in evidence.trainings:

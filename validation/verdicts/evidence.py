@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import combinations
 from statistics import median
 from typing import Any, TypeVar
 
@@ -20,9 +21,12 @@ from validation.model import (
     StageRecord,
     TrainingRecord,
 )
+from validation.schedule import circles
 
 R = TypeVar("R")
 Directed = tuple[str, str]
+LEAF_NODES = 2
+"""One node on a leaf of its own can't be told from the leaf."""
 
 
 class NoRunRecordError(ValueError):
@@ -34,6 +38,9 @@ class Evidence:
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = tuple(records)
+        self._by_kind: dict[type, list[Record]] = {}
+        for record in self.records:
+            self._by_kind.setdefault(type(record), []).append(record)
         runs = self.of(RunRecord)
         if len(runs) != 1:
             raise NoRunRecordError(f"expected one run record, found {len(runs)}; is this the file of one run?")
@@ -48,7 +55,7 @@ class Evidence:
         self.stages: dict[Stage, StageRecord] = {record.stage: record for record in self.of(StageRecord)}
 
     def of(self, kind: type[R]) -> tuple[R, ...]:
-        return tuple(record for record in self.records if isinstance(record, kind))
+        return tuple(record for record in self._by_kind.get(kind, ()) if isinstance(record, kind))
 
     @property
     def cluster(self) -> str:
@@ -84,6 +91,49 @@ class Evidence:
         speeds = [self._declared.get(node) for node in nodes]
         return min((speed for speed in speeds if speed), default=None) if all(speeds) else None
 
+    # --- leaf switches of the measured network -------------------------------------------------------------------
+
+    @cached_property
+    def leaves(self) -> dict[str, str]:
+        """Node → its leaf switch; empty where one switch is all there is."""
+        declared = self.run.inventory.get("nodes") or []
+        return {str(node["name"]): str(node["leaf"]) for node in declared if node.get("leaf")}
+
+    @cached_property
+    def _oversubscription(self) -> dict[str, float]:
+        declared = self.run.inventory.get("leaves") or []
+        return {str(leaf["name"]): float(leaf["oversubscription"]) for leaf in declared if leaf.get("oversubscription")}
+
+    def oversubscription(self, leaf: str) -> float | None:
+        return self._oversubscription.get(leaf)
+
+    def crosses(self, pair: Directed) -> bool:
+        """True for nodes on two leaves."""
+        return self.leaves.get(pair[0]) != self.leaves.get(pair[1])
+
+    def dilution(self, pair: Directed) -> float | None:
+        """By what a flow may be thinner because its leaf's uplinks are; 1 inside a leaf, None if not declared."""
+        if not self.crosses(pair):
+            return 1.0
+        found = [self._oversubscription.get(self.leaves.get(node, "")) for node in pair]
+        return max((one for one in found if one), default=None) if all(found) else None
+
+    def due_gbps(self, pair: Directed) -> float | None:
+        """What a pair must carry while its whole leaf is busy: the declared speed over the oversubscription."""
+        speed, thinner = self.declared_gbps(*pair), self.dilution(pair)
+        return speed / thinner if speed and thinner else None
+
+    def switch_of(self, nodes: set[str]) -> str | None:
+        """The switch (of any network) on which exactly these nodes hang, of at least two and not of all."""
+        asked = set(self.run.nodes)
+        found: dict[str, set[str]] = {}
+        for node in self.run.inventory.get("nodes") or []:
+            for leaf in (node.get("leaf"), *(link.get("leaf") for link in node.get("links") or [])):
+                if leaf and node["name"] in asked:
+                    found.setdefault(str(leaf), set()).add(str(node["name"]))
+        few = len(nodes) < LEAF_NODES or nodes >= asked
+        return None if few else next((leaf for leaf in sorted(found) if found[leaf] == nodes), None)
+
     @cached_property
     def compute(self) -> frozenset[str]:
         """Nodes that train; all nodes of the run where the inventory says nothing about roles."""
@@ -99,10 +149,19 @@ class Evidence:
         return tuple(sorted(seen))
 
     @cached_property
-    def required_pairs(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of compute nodes that this run was asked about."""
-        names = sorted(self.compute & set(self.run.nodes))
-        return tuple((a, b) for index, a in enumerate(names) for b in names[index + 1 :])
+    def required_nodes(self) -> tuple[str, ...]:
+        """Compute nodes that this run was asked about, alphabetically."""
+        return tuple(sorted(self.compute & set(self.run.nodes)))
+
+    @property
+    def every_pair(self) -> bool:
+        """True where the level's plan holds the whole circle; else a node meets a few partners only."""
+        return circles(len(self.required_nodes), self.run.level) > 0
+
+    @property
+    def required_pairs(self) -> Iterator[tuple[str, str]]:
+        """Pairs that this run was asked about: of every two compute nodes, or none where the plan holds a part."""
+        return combinations(self.required_nodes if self.every_pair else (), 2)
 
     def cpu_model(self, node: str) -> str:
         return str(self._found(node).get("cpu_model", ""))

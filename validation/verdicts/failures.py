@@ -13,6 +13,10 @@ from validation.verdicts.node_stage import is_common
 
 WAITING = ("all-reduce", "connect", "barrier", "leave", "finished")
 """Phases in which a rank waits for the others: one that waits elsewhere runs another program, it does not hang."""
+MISMATCH = re.compile(
+    r"ranks are in different collectives|preamble\.length|mismatch between collectives", re.IGNORECASE
+)
+"""What the launcher, gloo and torch say of a collective that the others are not in; gloo then aborts the rank."""
 REMEDIES = {
     "hang": "Look at {node}: dmesg, disk and file servers it waits for, its processes; reboot it if in doubt.",
     "killed": "Find who sent {detail} on {node}: journalctl, the out-of-memory killer, a limit or a person.",
@@ -33,8 +37,12 @@ def judge_failures(evidence: Evidence) -> Findings:
 
 
 def _judge_stage(stage: Stage, records: Sequence[FailureRecord], evidence: Evidence, findings: Findings) -> None:
-    victims = [record for record in records if record.what == "exception"]
-    if len(victims) < len(records):
+    mismatched = [record for record in records if _cause(record) == "collective-mismatch"]
+    if mismatched:  # the others wait or break for want of it
+        findings.doubtful |= {record.node for record in records}
+        records = mismatched
+    victims = [record for record in records if record.what == "exception" and not mismatched]
+    if victims and len(victims) < len(records):
         victims_nodes = {record.node for record in victims}
         records = [record for record in records if record.what != "exception"]
         findings.doubtful |= victims_nodes
@@ -57,8 +65,14 @@ def _cause(record: FailureRecord) -> str:
         return "out-of-memory"
     if record.what == "hang" and _waits_elsewhere(record.detail):
         return "collective-mismatch"
+    if record.what in ("exception", "signal") and any(MISMATCH.search(line) for line in _words(record)):
+        return "collective-mismatch"
     names = {"signal": "killed", "exit": "crash", "exception": "crash", "no-start": "not-started"}
     return names.get(record.what, record.what)
+
+
+def _words(record: FailureRecord) -> tuple[str, ...]:
+    return (record.detail, *record.last_lines)
 
 
 def _waits_elsewhere(detail: str) -> bool:

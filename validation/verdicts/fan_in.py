@@ -84,8 +84,9 @@ def candidates(unit: Unit, readings: Readings) -> list[tuple[str, str]]:
 
 def _flow_gbps(unit: Unit, partner: str, evidence: Evidence, readings: Readings, scale: float) -> float | None:
     """What one flow alone brings, in real Gb/s also where the readings are relative to a slow fleet."""
-    share, declared = readings.capability(pair_of(unit, partner)), evidence.declared_gbps(unit.node, partner)
-    return share * declared / scale if declared else None
+    pair = pair_of(unit, partner)
+    share, due = readings.capability(pair), evidence.due_gbps(pair)
+    return share * due / scale if due else None
 
 
 def _words(record: FanInRecord) -> str:

@@ -6,9 +6,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from validation.model import WantedRound
-from validation.schedule import circle_rounds
+from validation.schedule import MEDIUM_FLEET, circle_rounds
 from validation.verdicts import limits
-from validation.verdicts.readings import Reading
+from validation.verdicts.evidence import Directed
+from validation.verdicts.readings import Reading, Readings
 from validation.verdicts.retests import Decision, decide, undirected
 from validation.verdicts.suspects import Unit, pair_of, partners_of
 
@@ -35,14 +36,24 @@ def judge_fleet(locator: Locator) -> None:
 
 def _missing_rounds(locator: Locator, done: int) -> list[WantedRound]:
     """What is missing of three circles (few nodes) or three rounds (many); at most one circle at a time."""
-    nodes, known = locator.readings.nodes, {undirected(pair) for pair in locator.readings.pairs}
-    kept = [tuple(p for p in pairs if undirected(p) in known) for pairs in circle_rounds(nodes)]
-    circle = [pairs for pairs in kept if pairs]
+    circle = _circle(locator.readings)
     needed = limits.FLEET_ROUNDS * (len(circle) if _few(locator) else 1)
-    return [
-        WantedRound(purpose="fleet", pairs=circle[number % len(circle)], spacing_s=limits.SPACING_S)
-        for number in range(done, min(needed, done + len(circle)))
-    ]
+    return [_fleet_round(circle, number) for number in range(done, min(needed, done + len(circle)))]
+
+
+def _fleet_round(circle: list[tuple[Directed, ...]], number: int) -> WantedRound:
+    return WantedRound(purpose="fleet", pairs=circle[number % len(circle)], spacing_s=limits.SPACING_S)
+
+
+def _circle(readings: Readings) -> list[tuple[Directed, ...]]:
+    """Rounds in which all nodes meet: of the circle, or in a fleet that measured a part of it, of the plan."""
+    known = {undirected(pair) for pair in readings.pairs}
+    if len(readings.nodes) <= MEDIUM_FLEET:
+        rounds = [tuple(p for p in pairs if undirected(p) in known) for pairs in circle_rounds(readings.nodes)]
+    else:
+        planned = [{undirected(r.pair) for r in found if r.purpose == "plan"} for found in readings.by_round.values()]
+        rounds = [tuple(sorted(pairs)) for pairs in planned]
+    return [pairs for pairs in rounds if pairs]
 
 
 def _few(locator: Locator) -> bool:
@@ -106,6 +117,10 @@ def _judge_many(locator: Locator, rounds: list[list[Reading]]) -> None:
     found, readings = locator.found, locator.readings
     medians = sorted(median(r.share for r in one) for one in rounds)
     steady = medians[-1] <= limits.STEADY * median(medians)
+    if not steady and len(rounds) < limits.FLEET_ROUNDS_AT_MOST:
+        found.unclear_cluster = "more"
+        found.wanted.append(_fleet_round(_circle(readings), len(rounds)))
+        return
     if not steady or not _most_are_equal(locator):
         found.unclear_cluster = "unsteady" if not steady else "unequal"
         return
@@ -115,9 +130,15 @@ def _judge_many(locator: Locator, rounds: list[list[Reading]]) -> None:
         return
     relative = locator.relative(1.0 / usual).locate()
     if not relative.cluster and not relative.unclear_cluster:
-        found.named, found.links = relative.named, relative.links
+        found.named = relative.named
+        found.links = {pair for pair in relative.links if _worse(readings.level(pair), usual)}
         found.wanted += relative.wanted
         found.open_units, found.open_pairs = relative.open_units, relative.open_pairs
+
+
+def _worse(level: float | None, usual: float) -> bool:
+    """In a slow fleet only a link that is far below the others is named besides."""
+    return level is not None and level * limits.FLEET_EQUAL < usual
 
 
 def _most_are_equal(locator: Locator) -> bool:

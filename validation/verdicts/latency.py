@@ -11,6 +11,7 @@ from validation.model import CellRecord, CheckResult, Culprit, Outcome, WantedRo
 from validation.verdicts import limits
 from validation.verdicts.evidence import Evidence, link_name
 from validation.verdicts.findings import Findings
+from validation.verdicts.leaves import judge_leaves
 from validation.verdicts.localise import Locator
 from validation.verdicts.readings import Readings, to_reading
 
@@ -20,16 +21,27 @@ LOSS_REMEDY = (
 DELAY_REMEDY = "look for a wrong route, a busy or power-saving NIC, and traffic rules (tc qdisc) there."
 
 
-def judge_latency(evidence: Evidence, without: Iterable[str]) -> Findings:
-    """`without`: nodes that are named already; their latency is not judged until they are repaired."""
+def judge_latency(evidence: Evidence, without: Iterable[str], switches: Iterable[str] = ()) -> Findings:
+    """`without`, `switches`: named already; latency there is not judged until they are repaired."""
     gone = set(without) | evidence.failed_nodes("pairs")
-    cells = [c for c in evidence.cells if not gone.intersection((c.src, c.dst)) and (c.latency_us or c.error)]
+    bad = set(switches)
+    cells = [
+        c
+        for c in evidence.cells
+        if not gone.intersection((c.src, c.dst))
+        and (c.latency_us or c.error)
+        and not (bad and bad.intersection(("spine", *_leaves(c, evidence))) and evidence.crosses((c.src, c.dst)))
+    ]
     findings = Findings()
     if any(cell.latency_us for cell in cells):
         _judge_delay(evidence, cells, findings)
         delayed = findings.blamed_nodes()
         _judge_tail(evidence, [c for c in cells if not delayed.intersection((c.src, c.dst))], findings)
     return findings
+
+
+def _leaves(cell: CellRecord, evidence: Evidence) -> tuple[str, str]:
+    return evidence.leaves.get(cell.src, ""), evidence.leaves.get(cell.dst, "")
 
 
 # --- a lasting delay ---------------------------------------------------------------------------------------------
@@ -39,7 +51,19 @@ def _judge_delay(evidence: Evidence, cells: list[CellRecord], findings: Findings
     usual = _better([c for c in cells if c.latency_us], 0)
     limit_us = max(limits.LATENCY_FLOOR_US, limits.LATENCY_FACTOR * usual)
     shares = [(c, min(1.0, limit_us / c.latency_us[0])) for c in cells if c.latency_us and c.latency_us[0] > 0]
-    readings = Readings(to_reading(cell, share) for cell, share in shares)
+    every = [to_reading(cell, share) for cell, share in shares if cell.purpose != "leaf"]
+    of_leaves = [to_reading(cell, share) for cell, share in shares if cell.purpose == "leaf"]
+    readings = Readings(every)
+    leaves = judge_leaves(readings, of_leaves, evidence)
+    findings.wanted += leaves.wanted
+    if leaves.open or leaves.named:
+        readings = Readings(reading for reading in every if not leaves.withheld(reading.pair))
+    for leaf in sorted(leaves.named):
+        fact = f"median latency across over {limit_us / 1000:.3g} ms, {usual / 1000:.3g} ms elsewhere"
+        _blame(findings, "switch", leaf, "latency", fact, f"At the uplinks of {leaf}, {DELAY_REMEDY}", limit_us)
+    for leaf in sorted(leaves.open):
+        findings.undecided.append(f"Latency over {leaf} is high and not decided; run again when idle.")
+        findings.results.append(_row(leaf, "latency", Outcome.INCONCLUSIVE, "high across", limit_us))
     found = Locator(readings, evidence, fan_ins=False).locate()
     findings.wanted += found.wanted
     for node in sorted(found.named_nodes()):
@@ -92,9 +116,15 @@ def _judge_tail(evidence: Evidence, cells: list[CellRecord], findings: Findings)
     bad = [tail for tail in tails if tail.bad]
     suspects = sorted({name for tail in bad for name in (tail.a, tail.b)})
     nodes = sorted({name for tail in tails for name in (tail.a, tail.b)})
+    over = sorted({evidence.leaves.get(name, "") for name in suspects} - {""})
+    leaf = next((leaf for leaf in over if _leaf_loses(leaf, tails, evidence)), None)
     named = next((node for node in suspects if _node_loses(node, tails)), None)
     link = next((pair for pair in sorted({(t.a, t.b) for t in bad}) if _link_loses(pair, tails)), None)
-    if named and len(nodes) > 2:
+    if leaf:
+        mine = [t for t in tails if _over(leaf, t, evidence)]
+        fact = f"{sum(t.bad for t in mine)} of {len(mine)} cells across with stalls over {limit_us / 1000:.0f} ms"
+        _blame(findings, "switch", leaf, "loss", fact, f"At the uplinks of {leaf}, {LOSS_REMEDY}", limit_us)
+    elif named and len(nodes) > 2:
         mine = [t for t in tails if named in (t.a, t.b)]
         cause: Literal["loss", "network-unsteady"] = "network-unsteady" if sum(t.dead for t in mine) >= 2 else "loss"
         fact = f"{sum(t.bad for t in mine)} of {len(mine)} cells with stalls over {limit_us / 1000:.0f} ms or no data"
@@ -124,6 +154,20 @@ def _node_loses(node: str, tails: list[Tail]) -> bool:
     mine, others = [t for t in tails if node in (t.a, t.b)], [t for t in tails if node not in (t.a, t.b)]
     partners = {name for t in mine if t.bad for name in (t.a, t.b)} - {node}
     return len(partners) > 1 and _often(mine) and _rare(others)
+
+
+def _over(leaf: str, tail: Tail, evidence: Evidence) -> bool:
+    """Whether this cell went over the leaf's uplinks."""
+    return evidence.crosses((tail.a, tail.b)) and leaf in (evidence.leaves.get(tail.a), evidence.leaves.get(tail.b))
+
+
+def _leaf_loses(leaf: str, tails: list[Tail], evidence: Evidence) -> bool:
+    """Often across, with several nodes on both sides, and rarely anywhere else."""
+    mine = [t for t in tails if _over(leaf, t, evidence)]
+    ends = {name for t in mine if t.bad for name in (t.a, t.b)}
+    own = sum(evidence.leaves.get(name) == leaf for name in ends)
+    others = [t for t in tails if not _over(leaf, t, evidence)]
+    return min(own, len(ends) - own) > 1 and _often(mine) and _rare(others) and len(others) > 0
 
 
 def _link_loses(pair: tuple[str, str], tails: list[Tail]) -> bool:
@@ -157,7 +201,13 @@ def _open_tail(evidence: Evidence, tails: list[Tail], bad: list[Tail], findings:
 
 
 def _blame(
-    findings: Findings, kind: Literal["node", "link"], subject: str, cause: str, fact: str, remedy: str, limit_us: float
+    findings: Findings,
+    kind: Literal["node", "link", "switch"],
+    subject: str,
+    cause: str,
+    fact: str,
+    remedy: str,
+    limit_us: float,
 ) -> None:
     node = subject if kind == "node" else None
     findings.culprits.append(

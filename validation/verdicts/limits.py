@@ -30,12 +30,26 @@ CLUSTER_SHARE = 0.80
 """More than this share of nodes never clear: the cluster is the suspect, not its nodes."""
 FLEET_ROUNDS = 3
 """Further spaced rounds over all nodes before a cluster is named."""
+FLEET_ROUNDS_AT_MOST = 9
+"""So many rounds may be spent until the fleet's median is steady: an episode passes, a lasting cause stays."""
 FLEET_EQUAL = 1.5
 """Capacities of a cluster-wide fault lie within this factor, else it is several faults."""
 STEADY = 1.15
 """Largest q90/q50 of the fleet's round medians in which a lasting cause is believed."""
 BUSY_IDLE_SHARE = 0.10
 """Below this idle share of the processors the host is busy, and a slow reading proves nothing."""
+LEAF_GOOD = 0.40
+"""Below this share of good pairs across, a node speaks against its leaf; up to it of low ones a leaf round is good."""
+LEAF_NODES_LOW = 0.60
+"""More than this share of a leaf's nodes must be low across before the leaf is suspected instead of them."""
+LEAF_LOW = 0.80
+"""Share of low readings that makes a whole-leaf round speak against the leaf."""
+LEAF_ROUNDS = 2
+"""Spaced whole-leaf rounds that name or clear a leaf."""
+LEAF_REPEATS = 4
+"""Rounds across that are repeated before most leaves, or the way between two, are suspected."""
+LEAF_LINKS = 4
+"""From so many slow links of one leaf to others, of more than half of its nodes, they are the leaf's, not their own."""
 VOID_SHARE = 0.30
 """A plan round with a share of low readings this far above the median round (and above this share) is void."""
 FAN_IN_VOTES = 2
@@ -82,3 +96,12 @@ TAIL_ROUNDS = 6
 MAJORITY = 0.50
 """The same cause on more than this share of at least three nodes is not the nodes' own."""
 MAJORITY_NODES = 3
+
+HISTORY_RUNS = 5
+"""Earlier runs from which this cluster's own history is a limit: fewer say nothing of their spread."""
+HISTORY_FALL = 0.07
+"""A fall of less than this share of the earlier median is no change, however alike those runs were."""
+HISTORY_FEW = 2.0
+"""The spread of n runs counts 1 + this/n times, since few runs lie closer together than many will."""
+HISTORY_ROWS_UP_TO = 64
+"""In larger fleets only falls have a row."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from validation.model import WantedFanIn, WantedRound
+from validation.schedule import MEDIUM_FLEET
 from validation.verdicts import limits
 from validation.verdicts.evidence import Directed, Evidence
 from validation.verdicts.fan_in import FanIn, rule, wish
@@ -40,6 +41,7 @@ class Locator:
     def __init__(self, readings: Readings, evidence: Evidence, *, fan_ins: bool, scale: float = 1.0) -> None:
         self.readings, self.evidence, self.fan_ins, self.scale = readings, evidence, fan_ins, scale
         self.first = suspects(readings)
+        self._suspected = {unit.node for unit in self.first}
         self.found = Located()
         self.cleared: set[Unit] = set()
         self.needs: list[Need] = []
@@ -80,7 +82,8 @@ class Locator:
 
     def telling_pairs(self, unit: Unit) -> list[Directed]:
         """Pairs with partners that are clear in their direction; with any partner where none is."""
-        pairs = [pair_of(unit, partner) for partner in partners_of(unit, self.readings)]
+        every = [pair_of(unit, partner) for partner in partners_of(unit, self.readings)]
+        pairs = [pair for pair in every if not self.readings.thin(pair)] or every
         return [pair for pair in pairs if not self.first.intersection(set(ends(pair)) - {unit})] or pairs
 
     def _need(self, unit: Unit) -> Need:
@@ -114,7 +117,7 @@ class Locator:
         return [p for p in partners_of(unit, self.readings) if self._is_clear(p)]
 
     def _is_clear(self, node: str) -> bool:
-        return not any(unit.node == node for unit in self.first)
+        return node not in self._suspected
 
     # --- links ---------------------------------------------------------------------------------------------------
 
@@ -139,15 +142,37 @@ class Locator:
 
     def _judge_link(self, pair: Directed) -> None:
         said = self._link_retests(pair)
+        options = [pair]
+        if said == "low" and len(self.readings.nodes) > MEDIUM_FLEET:  # thousands of pairs: some episode is long enough
+            said, options = self._ends_between(pair)
         if said == "low":
             self.found.links.add(pair)
         elif said != "good":
             self.found.open_pairs[pair] = said
             if said == "more":
-                self.needs.append(Need([pair], self._retest_rounds(pair)))
+                self.needs.append(Need(options, self._retest_rounds(pair)))
 
     def _link_retests(self, pair: Directed) -> Decision:
         return decide_link(self.readings.retests(pair), self.readings.voids([pair]))
+
+    def _ends_between(self, pair: Directed) -> tuple[Decision, list[Directed]]:
+        """Each end must be good with another partner between two low readings of the link; else what to measure.
+
+        An episode on one end may last as long as all retests; it does not end and begin again around a good one.
+        """
+        low = sorted(r.round for r in self.readings.by_pair[pair] if r.purpose == "retest" and r.share < limits.LOW)
+        for unit in ends(pair):
+            others = [p for p in self.telling_pairs(unit) if p != pair and self.readings.good(p)]
+            later = [r for p in others for r in self.readings.by_pair[p] if r.round > low[0]]
+            good = [r.round for r in later if r.share >= limits.CLEAR]
+            if not others or any(number < low[-1] for number in good):
+                continue
+            if good:
+                spent = self._retest_rounds(pair) > limits.ALIKE_AT_MOST
+                return ("mixed" if spent else "more"), [pair]
+            spent = len(later) >= limits.RETESTS_AT_MOST
+            return ("mixed" if spent else "more"), sorted(others, key=lambda p: (self._retest_rounds(p), p))
+        return "low", [pair]
 
     def _weaker_links(self, unit: Unit, low: list[str]) -> None:
         """The node carries its best pair: a pair far below that, with a clear partner, is slow by itself."""

@@ -13,6 +13,8 @@ from validation.verdicts.findings import Findings
 
 Kind = Literal["gpu", "node", "link", "switch", "service", "configuration", "cluster", "validator", "software"]
 SHOWN = 6
+OVER_THE_SWITCH = frozenset({"unreachable", "storage-stale", "mount", "link-speed", "name-resolution", "dns"})
+"""What a dead or slow switch brings about on all nodes that hang on it."""
 
 
 def judge_node_stage(evidence: Evidence) -> Findings:
@@ -30,7 +32,13 @@ def judge_node_stage(evidence: Evidence) -> Findings:
     for (_, subject, cause), records in failed.items():
         nodes = {record.node for record in records}
         if subject and subject not in nodes and records[0].culprit_kind in ("service", "configuration", "cluster"):
+            if _works_elsewhere(records, evidence):
+                findings.culprits += [_at_node(record, cause) for record in records]
+                continue
             findings.culprits.append(_shared(records, subject, cause, cast(Kind, records[0].culprit_kind)))
+        elif cause in OVER_THE_SWITCH and (switch := evidence.switch_of(nodes)):
+            findings.culprits.append(_of_switch(evidence, switch, records, cause))
+            findings.doubtful |= nodes
         elif is_common(nodes, evidence):
             findings.culprits.append(_common(evidence, records, cause))
             findings.doubtful |= nodes
@@ -38,6 +46,22 @@ def judge_node_stage(evidence: Evidence) -> Findings:
             findings.culprits += [_own(record, cause) for record in records]
     _errors(evidence, findings)
     return findings
+
+
+def _works_elsewhere(records: Sequence[NodeCheckRecord], evidence: Evidence) -> bool:
+    """What one node alone misses of a service that others use is that node's: its mount, its way there."""
+    first = records[0]
+    its_own = first.culprit.endswith(f" on {first.node}")
+    alone = first.culprit_kind == "service" and not its_own and len({record.node for record in records}) == 1
+    well = {r.node for r in evidence.checks if r.check == first.check and r.outcome is Outcome.PASS}
+    return alone and len(well) >= 2
+
+
+def _at_node(record: NodeCheckRecord, cause: str) -> Culprit:
+    facts = (f"{record.check}: {_fact(record)}", f"{record.culprit} works for the other nodes")
+    return Culprit(
+        kind="node", subject=record.node, cause=cause, evidence=facts, remedy=record.remedy, node=record.node
+    )
 
 
 def is_common(nodes: set[str], evidence: Evidence) -> bool:
@@ -73,6 +97,18 @@ def _common(evidence: Evidence, records: Sequence[NodeCheckRecord], cause: str) 
     kind: Kind = "configuration" if records[0].culprit_kind == "configuration" else "cluster"
     remedy = f"Look for one reason for all of them first. {records[0].remedy}".strip()
     return Culprit(kind=kind, subject=evidence.cluster, cause=cause, evidence=facts, remedy=remedy)
+
+
+def _of_switch(evidence: Evidence, switch: str, records: Sequence[NodeCheckRecord], cause: str) -> Culprit:
+    """Exactly the nodes of one switch have it, and all of them."""
+    nodes = sorted({record.node for record in records})
+    more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
+    facts = (
+        f"exactly its {len(nodes)} nodes: {', '.join(nodes[:SHOWN])}{more}",
+        f"{records[0].check}: {_fact(records[0])}",
+    )
+    remedy = f"Look at switch {switch} first: power, uplinks, VLAN; its nodes may be well."
+    return Culprit(kind="switch", subject=switch, cause=cause, evidence=facts, remedy=remedy)
 
 
 def _errors(evidence: Evidence, findings: Findings) -> None:

@@ -8,11 +8,17 @@ from dataclasses import dataclass, field
 
 from validation.model import CheckResult, Culprit, Outcome, ReachRecord
 from validation.verdicts import limits
-from validation.verdicts.evidence import Directed, Evidence, link_name
+from validation.verdicts.evidence import LEAF_NODES, Directed, Evidence, link_name
 from validation.verdicts.findings import Findings
 
 VALIDATOR_ERRORS = ("no-listener", "no-answer")
 """The probe itself did not work there: that says nothing about the network."""
+LARGE = "large-packets"
+"""Small packets pass and large ones do not: an MTU that a part of the way can't carry."""
+LARGE_REMEDY = (
+    "Compare the MTU of {}'s interface, its switch port and the others (ip link; ping -M do -s 1472): "
+    "small packets pass, those that fill a frame are lost."
+)
 FEW = 3
 """From so many dead partners on, most of them dead is the node's fault and not so many single links'."""
 
@@ -43,6 +49,7 @@ def judge_reach(evidence: Evidence) -> Reach:
     if _all_dead(tried, left):
         _name_cluster(evidence, dead, reach)
         return reach
+    _name_switches(evidence, tried, left, dead, reach)
     _name_nodes(tried, left, dead, reach)
     _name_links(tried, left, dead, reach)
     _results(evidence, tried, dead, reach)
@@ -52,7 +59,7 @@ def judge_reach(evidence: Evidence) -> Reach:
 def _all_dead(tried: set[Directed], dead: set[Directed]) -> bool:
     """Most of at least three nodes reach nobody and are reached by nobody."""
     nodes = {name for pair in tried for name in pair}
-    cut_off = [n for n in nodes if all(pair in dead for pair in tried if n in pair)]
+    cut_off = nodes - {name for pair in tried if pair not in dead for name in pair}
     return len(nodes) >= limits.MAJORITY_NODES and len(cut_off) > limits.MAJORITY * len(nodes)
 
 
@@ -66,6 +73,40 @@ def _name_cluster(evidence: Evidence, dead: dict[Directed, ReachRecord], reach: 
     reach.findings.doubtful |= {name for pair in dead for name in pair}
 
 
+def _name_switches(
+    evidence: Evidence, tried: set[Directed], left: set[Directed], dead: dict[Directed, ReachRecord], reach: Reach
+) -> None:
+    """A leaf none of whose nodes connects to any other leaf; of two leaves nobody can say which one it is."""
+    across: dict[str, list[Directed]] = defaultdict(list)
+    for pair in sorted(tried):
+        if evidence.crosses(pair):
+            for node in pair:
+                across[evidence.leaves.get(node, "")].append(pair)
+    cut = [leaf for leaf, pairs in sorted(across.items()) if left.issuperset(pairs) and _many(leaf, pairs, evidence)]
+    subjects = cut
+    if len(across) > 1 and len(cut) == len(across):
+        subjects = ["–".join(cut)] if len(cut) == 2 else ["spine"]
+    for subject in subjects:
+        told = cut if subject == "spine" else subject.split("–")
+        mine = sorted({pair for leaf in told for pair in across[leaf]})
+        both = "; with two leaves nothing tells which one it is" if "–" in subject else ""
+        fact = f"all {len(mine)} connections across fail: {_errors(dead[pair] for pair in mine)}{both}"
+        remedy = f"Check the uplinks of {subject.replace('–', ' and ')}: cables, ports, VLAN, the switch above."
+        reach.findings.culprits.append(
+            Culprit(kind="switch", subject=subject, cause="unreachable", evidence=(fact,), remedy=remedy)
+        )
+        reach.findings.results.append(_row(subject, Outcome.FAIL, fact, remedy))
+        left -= set(mine)
+        tried -= set(mine)
+
+
+def _many(leaf: str, pairs: Iterable[Directed], evidence: Evidence) -> bool:
+    """Nodes on both sides: a single one could be cut off by itself."""
+    ends = {node for pair in pairs for node in pair}
+    own = sum(evidence.leaves.get(node) == leaf for node in ends)
+    return min(own, len(ends) - own) >= LEAF_NODES
+
+
 def _name_nodes(tried: set[Directed], left: set[Directed], dead: dict[Directed, ReachRecord], reach: Reach) -> None:
     """The node with most dead connections first; what it explains is not held against the others."""
     while True:
@@ -77,6 +118,8 @@ def _name_nodes(tried: set[Directed], left: set[Directed], dead: dict[Directed, 
         node = max(sorted(votes), key=lambda name: sum(name in pair for pair in left))
         cause, remedy = votes[node]
         mine = {pair: dead[pair] for pair in left if node in pair}
+        if {record.error.split(" ")[0] for record in mine.values()} == {LARGE}:
+            cause, remedy = LARGE, LARGE_REMEDY.format(node)
         to, out = [p for p in mine if p[1] == node], [p for p in mine if p[0] == node]
         partners = len({n for pair in tried if node in pair for n in pair} - {node})
         facts = (
@@ -119,20 +162,21 @@ def _name_links(tried: set[Directed], left: set[Directed], dead: dict[Directed, 
         ways = [pair for pair in ((a, b), (b, a)) if pair in left]
         facts = tuple(f"{src}→{dst}: {dead[src, dst].error or 'no connection'}" for src, dst in ways)
         both = len(ways) == 2
+        large = all(dead[pair].error.startswith(LARGE) for pair in ways)
         nodes = {name for pair in tried for name in pair}
         told = (
             "both connect with other nodes" if len(nodes) > 2 else "with two nodes nothing tells the link from its ends"
         )
         remedy = (
             f"Check what only {a} and {b} share: cable, switch ports, routes, a traffic rule about the other's address."
-            if both
+            if both or large
             else f"Check the firewall of {ways[0][1]} about {ways[0][0]} (nft list ruleset): the other way works."
         )
         reach.findings.culprits.append(
             Culprit(
                 kind="link",
                 subject=link_name(a, b),
-                cause="unreachable" if both else "firewall",
+                cause=LARGE if large else "unreachable" if both else "firewall",
                 evidence=tuple(fact for fact in (*facts, told) if fact),
                 remedy=remedy,
             )
@@ -153,8 +197,12 @@ def _broken_probe(broken: dict[Directed, ReachRecord], reach: Reach) -> None:
 def _results(evidence: Evidence, tried: set[Directed], dead: dict[Directed, ReachRecord], reach: Reach) -> None:
     """One PASS a node that connects with everybody but those named."""
     concerned = {name for pair in dead for name in pair}
-    for node in sorted({name for pair in tried for name in pair} - reach.nodes):
-        count = len({n for pair in tried if node in pair for n in pair} - {node})
+    partners: dict[str, set[str]] = defaultdict(set)
+    for a, b in tried:
+        partners[a].add(b)
+        partners[b].add(a)
+    for node in sorted(set(partners) - reach.nodes):
+        count = len(partners[node])
         if node not in concerned or all(reach.nodes.intersection(pair) for pair in dead if node in pair):
             reach.findings.results.append(_row(node, Outcome.PASS, f"connects with {count} nodes, both ways", ""))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -42,8 +42,10 @@ def to_reading(cell: CellRecord, share: float) -> Reading:
 class Readings:
     """All readings of one metric, by pair and by round; plan, fleet and good control readings describe a pair."""
 
-    def __init__(self, readings: Iterable[Reading]) -> None:
+    def __init__(self, readings: Iterable[Reading], thinner: Mapping[Directed, float] | None = None) -> None:
+        """`thinner`: pairs of which no more is due than the declared speed over this, as uplinks are shared."""
         self.all: Sequence[Reading] = tuple(readings)
+        self._thinner = dict(thinner or {})
         self.nodes = tuple(sorted({name for reading in self.all for name in reading.pair}))
         self.by_pair: dict[Directed, list[Reading]] = defaultdict(list)
         self.by_round: dict[int, list[Reading]] = defaultdict(list)
@@ -51,6 +53,12 @@ class Readings:
             self.by_pair[reading.pair].append(reading)
             self.by_round[reading.round].append(reading)
         self.pairs = tuple(sorted(self.by_pair))
+        self._receivers: dict[str, list[str]] = defaultdict(list)
+        self._senders: dict[str, list[str]] = defaultdict(list)
+        for src, dst in self.pairs:
+            self._receivers[src].append(dst)
+            self._senders[dst].append(src)
+        self._good: dict[Directed, bool] = {}
         self.small = len(self.nodes) <= SMALL_FLEET
         self.void_plan = frozenset() if self.small else self._void_plan()
         self._plan = {pair: self._plan_level(pair) for pair in self.pairs}
@@ -61,7 +69,19 @@ class Readings:
 
     def scaled(self, factor: float) -> Readings:
         """The same readings relative to another level: 1.0 is then the fleet's own median."""
-        return Readings(replace(reading, share=reading.share * factor) for reading in self.all)
+        return Readings((replace(reading, share=reading.share * factor) for reading in self.all), self._thinner)
+
+    def partners(self, node: str, outgoing: bool) -> Sequence[str]:
+        """Partners with which this direction of a node was measured, alphabetically."""
+        return (self._receivers if outgoing else self._senders).get(node, ())
+
+    def thin(self, pair: Directed) -> bool:
+        """Less is due of it than of its ends: a reading of it can't prove much of them."""
+        return self._thinner.get(pair, 1.0) > 1.0
+
+    def weak(self, pair: Directed) -> bool:
+        """Good for its shared uplink, but no proof that its ends can do all that is declared of them."""
+        return self.thin(pair) and self.good(pair) and self.capability(pair) < limits.CLEAR * self._thinner[pair]
 
     def plan_level(self, pair: Directed) -> float | None:
         """What the plan says of a pair; None if its only readings are void."""
@@ -78,6 +98,11 @@ class Readings:
 
     def good(self, pair: Directed) -> bool:
         """A good level, or two good retests: a lasting fault gives neither."""
+        if pair not in self._good:
+            self._good[pair] = self._is_good(pair)
+        return self._good[pair]
+
+    def _is_good(self, pair: Directed) -> bool:
         level = self.plan_level(pair)
         if level is not None and level >= limits.CLEAR:
             return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -61,6 +62,12 @@ class RoundBuilder:
     """Packs the pairs to be retested into rounds, each with a control pair inside it or, failing that, around it."""
 
     def __init__(self, readings: Readings, clear: Callable[[str], bool]) -> None:
+        self._readings, self._clear = readings, clear
+
+    @cached_property
+    def _good(self) -> list[Directed]:
+        """Pairs that may be controls, those between clear nodes first."""
+        readings, clear = self._readings, self._clear
         both = {undirected(pair) for pair in readings.pairs}
         good = [
             pair
@@ -68,8 +75,7 @@ class RoundBuilder:
             if any(readings.good(d) and (readings.plan_level(d) or 0) >= limits.CLEAR for d in (pair, pair[::-1]))
         ]
         calm = [pair for pair in good if clear(pair[0]) and clear(pair[1])]
-        self._good = list(dict.fromkeys([*calm, *good]))
-        """Pairs that may be controls, those between clear nodes first."""
+        return list(dict.fromkeys([*calm, *good]))
 
     def next_rounds(self, needs: Iterable[Need]) -> list[WantedRound]:
         """As many suspects as fit beside a control pair; the others wait for the next judgement."""

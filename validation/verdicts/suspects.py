@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from validation.verdicts.evidence import Directed
@@ -30,47 +30,59 @@ def pair_of(unit: Unit, partner: str) -> Directed:
     return (unit.node, partner) if unit.direction == "out" else (partner, unit.node)
 
 
-def partners_of(unit: Unit, readings: Readings) -> list[str]:
+def partners_of(unit: Unit, readings: Readings) -> Sequence[str]:
     """Partners with which this direction was measured, alphabetically."""
-    own, other = (0, 1) if unit.direction == "out" else (1, 0)
-    return sorted({pair[other] for pair in readings.pairs if pair[own] == unit.node})
+    return readings.partners(unit.node, unit.direction == "out")
 
 
 def suspects(readings: Readings, cleared: Iterable[Unit] = ()) -> frozenset[Unit]:
-    """The units that no reading has cleared."""
+    """The units that no reading has cleared; a pair that is only good for its shared uplink says nothing of them."""
     units = {unit for pair in readings.pairs for unit in ends(pair)} - set(cleared)
+    telling = [pair for pair in readings.pairs if not readings.weak(pair)]
     if readings.small:
-        good = {unit for pair in readings.pairs if readings.good(pair) for unit in ends(pair)}
-        return frozenset(units - good)
-    return _peel(readings, units)
+        good = {unit for pair in telling if readings.good(pair) for unit in ends(pair)}
+        return frozenset(units.intersection(unit for pair in telling for unit in ends(pair)) - good)
+    return _Peeling(readings, units, telling).suspects()
 
 
-def _peel(readings: Readings, units: set[Unit]) -> frozenset[Unit]:
+class _Peeling:
     """Take out the worst unit and count again without it, until all that is left is good with what is left."""
-    good = {pair: readings.good(pair) for pair in readings.pairs if readings.level(pair) is not None}
-    pairs: dict[Unit, list[Directed]] = {unit: [] for unit in units}
-    for pair in good:
-        for unit in ends(pair):
-            if unit in pairs:
-                pairs[unit].append(pair)
-    out: set[Unit] = set()
 
-    def standing(unit: Unit) -> tuple[float, int]:
-        seen = [pair for pair in pairs[unit] if not out.intersection(ends(pair))]
-        count = sum(good[pair] for pair in seen)
-        return (count / len(seen) if seen else 0.0), count
+    def __init__(self, readings: Readings, units: set[Unit], telling: Sequence[Directed]) -> None:
+        self.good = {pair: readings.good(pair) for pair in telling if readings.level(pair) is not None}
+        self.pairs: dict[Unit, list[Directed]] = {unit: [] for unit in sorted(units)}
+        for pair in self.good:
+            for unit in ends(pair):
+                if unit in self.pairs:
+                    self.pairs[unit].append(pair)
+        told = {unit for pair in telling for unit in ends(pair)}
+        self.left = {unit: pairs for unit, pairs in self.pairs.items() if unit in told}
+        self.seen = {unit: len(pairs) for unit, pairs in self.pairs.items()}
+        self.count = {unit: sum(self.good[pair] for pair in pairs) for unit, pairs in self.pairs.items()}
+        self.gone: set[Directed] = set()
 
-    while True:
-        ranks = {unit: standing(unit) for unit in sorted(units - out)}
-        bad = {
-            unit: share for unit, (share, count) in ranks.items() if share < GOOD_SHARE or count < _needed(pairs[unit])
-        }
-        if not bad:
-            return frozenset(out)
-        least = min(bad.values())
-        worst = [unit for unit in sorted(bad) if bad[unit] == least]
-        out.update(worst if least == 0.0 else worst[:1])
+    def suspects(self) -> frozenset[Unit]:
+        out: set[Unit] = set()
+        while bad := {unit: share for unit in self.left if (share := self._bad_share(unit)) is not None}:
+            least = min(bad.values())
+            worst = [unit for unit in bad if bad[unit] == least]
+            for unit in worst if least == 0.0 else worst[:1]:
+                out.add(unit)
+                self._take_out(unit)
+        return frozenset(out)
 
+    def _bad_share(self, unit: Unit) -> float | None:
+        """Share of good pairs with units that are left, where it is too low; None where it is enough."""
+        seen, count = self.seen[unit], self.count[unit]
+        share = count / seen if seen else 0.0
+        return share if share < GOOD_SHARE or count < min(GOOD_PAIRS, len(self.pairs[unit])) else None
 
-def _needed(pairs: list[Directed]) -> int:
-    return min(GOOD_PAIRS, len(pairs))
+    def _take_out(self, unit: Unit) -> None:
+        """Its pairs no longer count for the units at their other ends."""
+        for pair in self.left.pop(unit):
+            if pair not in self.gone:
+                self.gone.add(pair)
+                for other in ends(pair):
+                    if other in self.seen:
+                        self.seen[other] -= 1
+                        self.count[other] -= self.good[pair]

@@ -1,0 +1,64 @@
+"""A stored run is judged again: after a restart, with another hash seed, in another folder, to the same bytes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.validation.stored_run import FILE
+from validation.model import Outcome
+from validation.run_folder import RunFolder
+from validation.verdict import judge
+
+ROOT = Path(__file__).parents[2]
+WRITTEN = ("certificate.json", "report.html", "metrics.prom")
+
+
+def stored(folder: Path) -> Path:
+    folder.mkdir()
+    shutil.copy(FILE, folder / "results.jsonl")
+    return folder
+
+
+def rejudged(folder: Path, hash_seed: str) -> tuple[int, bytes, list[bytes]]:
+    """Status, what was printed and the files of a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "validation.cli", "--rejudge", str(folder), "--json"],
+        cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, check=False, timeout=120,
+    )  # fmt: skip
+    return done.returncode, done.stdout, [(folder / name).read_bytes() for name in WRITTEN]
+
+
+def test_another_process_with_another_hash_seed_writes_the_same_bytes(tmp_path: Path) -> None:
+    """Nothing of clock, chance, order of sets or folder gets into certificate, report and metrics."""
+    first = rejudged(stored(tmp_path / "one"), "1")
+    assert first[0] == 1
+    assert rejudged(tmp_path / "one", "2") == first
+    assert rejudged(stored(tmp_path / "two"), "4242") == first
+
+
+def test_the_stored_run_names_every_fault_once(tmp_path: Path) -> None:
+    """A service that all nodes miss is one culprit; an uplink, a node and a doubt stand beside it."""
+    judgement = judge(RunFolder(stored(tmp_path / "run")).records())
+    assert [(c.kind, c.subject, c.cause) for c in judgement.culprits] == [
+        ("service", "slapd on head", "directory-down"),
+        ("switch", "leaf3", "uplink"),
+        ("node", "n2", "network"),
+    ]
+    assert {node for node, outcome in judgement.nodes.items() if outcome is Outcome.FAIL} == {"n2"}
+    assert judgement.nodes["n7"] is Outcome.INCONCLUSIVE
+    assert [text for text in judgement.undecided if text.startswith("n7 sends")]
+
+
+def test_the_baseline_is_part_of_the_results(tmp_path: Path) -> None:
+    """Earlier runs beside the folder change nothing: what was compared with stands in the run record."""
+    alone = rejudged(stored(tmp_path / "a"), "1")
+    with_others = tmp_path / "b"
+    for name in ("2025-01-01T00-00-00Z", "2025-01-02T00-00-00Z"):
+        with_others.mkdir(exist_ok=True)
+        stored(with_others / name)
+    assert rejudged(with_others / "2025-01-02T00-00-00Z", "1") == alone
+    assert not (with_others / "history.json").exists()
