@@ -25,8 +25,10 @@ from roles import (
 )
 from roles.facts.site import fast_connection
 from roles.operations.barrier import barrier
+from roles.operations.summary import summarise_at_end
 
 fast_connection()
+summarise_at_end(__file__)
 hardware.deploy()
 barrier(name="Hardware is known")
 base.deploy()

@@ -35,6 +35,7 @@ def check_run(options: Mapping[str, Any]) -> None:
     if not (limited or {node.name for node in cluster.nodes}) - excluded:
         raise InventoryError("--limit and --exclude leave no node; name at least one")
     _check_accept(cluster, options.get("data") or ())
+    _check_leaving(cluster, options.get("data") or (), options.get("operations") or ())
     if "debug-inventory" not in (options.get("operations") or ()):
         check_key(cluster)
 
@@ -57,6 +58,24 @@ def _check_accept(cluster: Cluster, data: Iterable[str]) -> None:
         for name in value.split(",") if key == "accept" else ():
             if name not in (*names, "all"):
                 raise InventoryError(f'--data accept: no node "{name}" {nearest(name, [*names, "all"])}')
+
+
+def _check_leaving(cluster: Cluster, data: Iterable[str], operations: Iterable[str]) -> None:
+    """`--data remove=NODE` names one node that is not the controller, and deploys/remove.py can't do without it."""
+    names = [value for key, _, value in (one.partition("=") for one in data) if key == "remove"]
+    removes = any(Path(operation).name == "remove.py" for operation in operations)
+    others = [node.name for node in cluster.nodes if node is not cluster.controller]
+    if removes and not names:
+        raise InventoryError("which node leaves? say: deploys/remove.py --data remove=NODE")
+    if names and not removes:
+        raise InventoryError("--data remove=NODE is for deploys/remove.py")
+    for name in names:
+        if name == cluster.controller.name:
+            raise InventoryError(
+                f'--data remove: "{name}" is the controller; to give up the cluster: deploys/uninstall.py'
+            )
+        if name not in others:
+            raise InventoryError(f'--data remove: no node "{name}" {nearest(name, others)}')
 
 
 def check_key(cluster: Cluster) -> None:

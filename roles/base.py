@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyinfra.api.facts import FactBase
@@ -10,8 +11,10 @@ from pyinfra.context import host
 from inventory.hardware import HardwareLock
 from inventory.model import DEPLOY_ACCOUNT, DEPLOY_HOME, Cluster, Node
 from roles.facts import site
+from roles.facts.gpu import REBOOT_DUE
 from roles.operations.accounts import Account, accounts
 from roles.operations.configure import configure
+from roles.operations.notes import defer
 from roles.operations.packages import packages
 from roles.operations.settle import Unit
 from roles.operations.template import render
@@ -33,24 +36,37 @@ CONTAINERS = ("systemd-nspawn", "lxc", "lxc-libvirt", "docker", "podman", "conta
 BEGIN, END = "# klaster: begin", "# klaster: end"
 
 
-class Before(FactBase[tuple[str, tuple[str, ...]]]):
-    """The node's /etc/hosts, and local people who can only log in by password (no authorized key)."""
+@dataclass(frozen=True)
+class Found:
+    """What of the node as it is decides what it gets."""
+
+    hosts: str = "127.0.0.1 localhost\n"
+    by_password: tuple[str, ...] = ()
+    """Local people who can only log in by password (no authorized key)."""
+    reboot: str = ""
+    """Why a reboot is due; empty if it is not."""
+
+
+class Before(FactBase[Found]):
+    """The node's /etc/hosts, its people without a key, and whether it waits for a reboot."""
 
     def command(self) -> str:
         return (
             "cat /etc/hosts; echo '#people'; "
             "getent shadow | awk -F: '$2 ~ /^[$]/ {print $1}' | while read -r n; do "
             'e=$(getent passwd "$n"); h=$(echo "$e" | cut -d: -f6); u=$(echo "$e" | cut -d: -f3); '
-            '[ "$u" -ge 1000 ] && [ ! -s "$h/.ssh/authorized_keys" ] && echo "$n"; done; true'
+            '[ "$u" -ge 1000 ] && [ ! -s "$h/.ssh/authorized_keys" ] && echo "$n"; done; '
+            f"echo '#reboot'; {REBOOT_DUE}; true"
         )
 
-    def process(self, output: list[str]) -> tuple[str, tuple[str, ...]]:
-        split = output.index("#people")
-        return "\n".join(output[:split]) + "\n", tuple(output[split + 1 :])
+    def process(self, output: list[str]) -> Found:
+        people, reboot = output.index("#people"), output.index("#reboot")
+        hosts = "\n".join(output[:people]) + "\n"
+        return Found(hosts, tuple(output[people + 1 : reboot]), " ".join(output[reboot + 1 :]))
 
     @staticmethod
-    def default() -> tuple[str, tuple[str, ...]]:
-        return "127.0.0.1 localhost\n", ()
+    def default() -> Found:
+        return Found()
 
 
 def hosts_file(current: str, cluster: Cluster) -> str:
@@ -125,8 +141,10 @@ def public_key(cluster: Cluster) -> str:
 
 def _plan_here() -> Tree:
     cluster = site.cluster()
-    hosts_now, by_password = host.get_fact(Before)
-    return plan(cluster, site.node(), site.lock(), hosts_now, by_password, public_key(cluster))
+    found = host.get_fact(Before)
+    if found.reboot:
+        defer("reboot", found.reboot, "pyinfra INVENTORY deploys/reboot.py -y")
+    return plan(cluster, site.node(), site.lock(), found.hosts, found.by_password, public_key(cluster))
 
 
 ACTIONS = {

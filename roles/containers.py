@@ -106,6 +106,7 @@ def deploy() -> None:
         name="Configure rootless containers",
         plan=_plan_here,
         units=(Unit("docker.service"),) if cluster.containers.docker else (),
+        disturbs="jobs here" if cluster.containers.docker else "nobody",  # a restart ends its containers
         actions={
             "cdi": f"systemctl daemon-reload && systemctl enable --quiet --now {' '.join(CDI)}",
             "reconfigure-oci": "! systemctl is-active -q slurmctld || scontrol reconfigure",

@@ -16,7 +16,7 @@ from inventory.hardware import FoundNode
 from inventory.model import Cluster, Node
 from roles.facts import site
 from roles.facts.gpu import REBOOT_MARK, STATE, GpuFacts, GpuState
-from roles.operations.configure import configure, sh
+from roles.operations.configure import configure, put_off, sh
 from roles.operations.gpu_packages import (
     APT_LIST,
     KEYRING,
@@ -273,12 +273,19 @@ def install() -> Generator[StringCommand, None, None]:
     """Try the kernel module, then install and hold the set."""
     stack = site.cluster().gpu_stack
     assert stack is not None
-    yield from _yielded(stack_steps(stack, site.node(), host.get_fact(GpuFacts)), "the set is installed and held")
+    steps = stack_steps(stack, site.node(), host.get_fact(GpuFacts))
+    # Under a job the libraries of another driver do not fit the loaded module any more.
+    if steps and put_off(["change of the GPU stack"], "jobs here"):
+        return
+    yield from _yielded(steps, "the set is installed and held")
 
 
 @operation()
 def remove() -> Generator[StringCommand, None, None]:
-    yield from _yielded(removal_steps(host.get_fact(GpuFacts)), "no driver of ours is installed")
+    steps = removal_steps(host.get_fact(GpuFacts))
+    if steps and put_off(["removal of the GPU stack"], "jobs here"):
+        return
+    yield from _yielded(steps, "no driver of ours is installed")
 
 
 def _apt_plan_here() -> Tree:

@@ -17,7 +17,7 @@ from inventory.hardware import FoundNode
 from inventory.model import Cluster, Node, TrainingEnv
 from roles.facts import site
 from roles.facts.node_state import NodeState
-from roles.operations.configure import sh
+from roles.operations.configure import put_off, sh
 from roles.operations.packages import install_commands
 
 DEBIAN = ("python3-torch", "python3-numpy")
@@ -90,7 +90,10 @@ def torch() -> Generator[PyinfraCommand, None, None]:
     found = host.get_fact(NodeState, packages=wanted.packages, paths=(stamp,) if wanted.venv else ())
     commands = install_commands(wanted.packages, found)
     digest = hashlib.sha256(hashlib.sha256(wanted.lock_text.encode()).hexdigest().encode() + b"\n").hexdigest()
-    if wanted.venv and (stamp not in found.files or found.files[stamp].sha256 != digest):
+    missing = stamp not in found.files
+    stale = bool(wanted.venv) and (missing or found.files[stamp].sha256 != digest)
+    # A program that runs from the old environment imports more of it later.
+    if stale and (missing or not put_off([f"another {wanted.venv}"], "jobs here")):
         commands += venv_commands(wanted)
     if not commands:
         host.noop("torch is there")

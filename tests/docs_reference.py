@@ -12,6 +12,8 @@ from pydantic import AfterValidator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from deploys.commands.drift import parser as drift_parser
+from deploys.commands.upgrade import parser as upgrade_parser
 from inventory import model, words
 from inventory.model import Cluster
 from inventory.spec import Spec
@@ -61,6 +63,7 @@ def reference_page() -> str:
     """docs/reference.md: what the programs' own --help prints."""
     with _narrow():
         validate, lab = validate_parser().format_help(), lab_parser().format_help()
+        drift, upgrade = drift_parser().format_help(), upgrade_parser().format_help()
     return f"""# Reference of the commands
 
 Written by `python -m tests.docs_reference` from the programs themselves.
@@ -69,6 +72,18 @@ Written by `python -m tests.docs_reference` from the programs themselves.
 
 ```text
 {validate.strip()}
+```
+
+## bin/drift
+
+```text
+{drift.strip()}
+```
+
+## bin/upgrade
+
+```text
+{upgrade.strip()}
 ```
 
 ## bin/lab

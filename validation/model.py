@@ -30,7 +30,8 @@ SEVERITY: tuple[Outcome, ...] = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSI
 
 
 class Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+    """A flipped bit can make a loss infinite; JSON's null in its place could not be read back."""
 
 
 # --- raw records: one JSON line each in results.jsonl ------------------------------------------------------------
@@ -140,12 +141,22 @@ class CollectiveRecord(Frozen):
     idle_share: float | None = None
 
 
+class TransportRecord(Frozen):
+    """An all-gather over all ranks: data is carried, nothing is computed, and every part is known to its receivers."""
+
+    kind: Literal["transport"] = "transport"
+    nodes: tuple[str, ...]
+    bytes: int = Field(description="Of each rank's part.")
+    wrong: dict[str, tuple[str, ...]] = Field(description="Receiving node → nodes whose part did not arrive as sent.")
+
+
 class TrainingRecord(Frozen):
     """One training run on some of the nodes; `world_size` 1 runs are the reference and the solo turns."""
 
     kind: Literal["training"] = "training"
-    mode: Literal["reference", "ddp", "solo"] = Field(
-        description="reference: one process, the same global batch as the largest DDP. solo: one node at a time."
+    mode: Literal["reference", "ddp", "solo", "strong"] = Field(
+        description="reference: one process, the same global batch as the largest DDP. solo: one node at a time. "
+        "strong: as ddp, but the global batch is the same whatever the number of nodes."
     )
     nodes: tuple[str, ...]
     seed: int
@@ -156,10 +167,64 @@ class TrainingRecord(Frozen):
     step_seconds: dict[str, tuple[float, ...]] = Field(description="Node → each timed step.")
     compute_seconds: dict[str, tuple[float, ...]] = Field(default={}, description="Node → forward+backward+update.")
     comm_seconds: dict[str, tuple[float, ...]] = Field(default={}, description="Node → waiting in the collective.")
+    data_seconds: dict[str, tuple[float, ...]] = Field(default={}, description="Node → waiting for the batch.")
     parameter_sha256: dict[str, str] = Field(description="Node → hash of all parameters after the last step.")
     gradient_bytes: int = Field(description="Bytes that one step all-reduces.")
     cpu_share: dict[str, float] = Field(default={}, description="Node → the rank's processor time ÷ wall time.")
     idle_share: float | None = Field(default=None, description="Idle processor share of the host(s), the lowest.")
+
+
+class FingerprintRecord(Frozen):
+    """What one rank computed by itself, bit by bit: the same work on every rank, before any reduction."""
+
+    kind: Literal["fingerprint"] = "fingerprint"
+    node: str
+    rank: int
+    local_rank: int
+    device: str = Field(default="", description="The GPU's name; empty: the processor, whose model the lock knows.")
+    seed: int
+    steps: int = Field(description="Training steps an episode.")
+    kinds: tuple[str, ...] = Field(description="What the parts of a digest are about, in the order of the work.")
+    settings: tuple[str, ...] = Field(description="What made it deterministic.")
+    software: dict[str, str] = Field(description="What besides the processor decides the bits.")
+    digests: tuple[tuple[str, ...], ...] = Field(description="Episode → each of its passes; parts joined by dots.")
+    error: str = Field(default="", description="Why the rank has no digests.")
+
+    @property
+    def steps_done(self) -> int:
+        return self.steps * sum(len(passes) for passes in self.digests)
+
+
+class SpeedRecord(Frozen):
+    """One kind of work, alone on one node (or sustained on all at once): how fast, how evenly, and whether right."""
+
+    kind: Literal["speed"] = "speed"
+    what: str = Field(description="product-fp32, product-bf16, …; copy, triad.")
+    node: str
+    rank: int
+    device: str = ""
+    sustained: bool = Field(default=False, description="All nodes at once and for long: heat and power.")
+    work: float = Field(description="Of one repetition: floating-point operations, or bytes read and written.")
+    seconds: tuple[float, ...] = Field(default=(), description="Each repetition.")
+    verified: bool = Field(default=True, description="The result is right, and every repetition gave the same bits.")
+    cpu_share: float | None = Field(default=None, description="Processor time ÷ wall time ÷ threads.")
+    idle_share: float | None = None
+    error: str = Field(default="", description="Why there is no result.")
+
+
+class AcceptanceRecord(Frozen):
+    """One way to train (sharded, split, resumed, …) beside the plain training whose losses it must reproduce."""
+
+    kind: Literal["acceptance"] = "acceptance"
+    name: str = Field(description="fsdp, tensor-parallel, pipeline, checkpoint-resume, restart, …")
+    nodes: tuple[str, ...]
+    losses: tuple[float, ...]
+    reference: tuple[float, ...] = Field(description="Of one process with the same seed and global batch.")
+    tolerance: float = Field(description="Largest relative difference that is due to rounding.")
+    seconds: float
+    detail: str = ""
+    error: str = Field(default="", description="Why it could not be done; then the losses are empty.")
+    skipped: str = Field(default="", description="Why it can't be asked here.")
 
 
 class FailureRecord(Frozen):
@@ -196,7 +261,11 @@ Record = Annotated[
     | CellRecord
     | FanInRecord
     | CollectiveRecord
+    | TransportRecord
     | TrainingRecord
+    | FingerprintRecord
+    | SpeedRecord
+    | AcceptanceRecord
     | FailureRecord
     | JournalRecord,
     Field(discriminator="kind"),

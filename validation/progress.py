@@ -8,7 +8,17 @@ import time
 from types import TracebackType
 from typing import Self, TextIO
 
-from validation.model import CellRecord, CollectiveRecord, FailureRecord, FanInRecord, Record, TrainingRecord
+from validation.model import (
+    AcceptanceRecord,
+    CellRecord,
+    CollectiveRecord,
+    FailureRecord,
+    FanInRecord,
+    FingerprintRecord,
+    Record,
+    SpeedRecord,
+    TrainingRecord,
+)
 
 SILENCE_S = 5.0
 
@@ -57,6 +67,12 @@ class Progress:
             self.step("cluster", f"all-reduce of {record.bytes:,} bytes on {len(record.nodes)} nodes")
         elif isinstance(record, TrainingRecord):
             self.step("training", f"{record.mode} on {len(record.nodes)} node{'s' * (len(record.nodes) > 1)} done")
+        elif isinstance(record, FingerprintRecord):
+            self.step("training", f"{record.steps_done} steps on {record.node} hashed")
+        elif isinstance(record, SpeedRecord):
+            self.step("training", f"{record.what} on {record.node}{' for long' * record.sustained}")
+        elif isinstance(record, AcceptanceRecord):
+            self.step("training", f"{record.name} on {len(record.nodes)} nodes {'broke' if record.error else 'done'}")
         elif isinstance(record, FailureRecord):
             self.step(record.stage, f"{record.node}: {record.what}: {record.detail}")
 

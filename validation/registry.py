@@ -28,6 +28,8 @@ def _times(factor: float) -> str:
     return f"≤ {factor:g} × theirs"
 
 
+PEERS = "median of nodes with the same processor"
+
 CHECKS: tuple[Check, ...] = (
     # Stage node: validation/node/test_*.py, judged in validation/checks/node_*.py.
     Check("reachable", "node", "ssh to the node works", "within 10 s", "inventory"),
@@ -98,6 +100,7 @@ CHECKS: tuple[Check, ...] = (
     Check("latency-tail", "pairs", "half round trip, 99th percentile", _times(limits.TAIL_FACTOR), "other pairs"),
     Check("rank", "pairs", "every worker runs to its end, in all stages", "no hang, no death", "heartbeats"),
     Check("stage", "pairs", "every stage that was asked for is run to its end", "done", "command line"),
+    Check("transport", "cluster", "an all-gather brings every rank's part to all", "every byte", "known pattern"),
     Check("collective-data", "cluster", "an all-reduce gives every rank the sum", "every element", "computed"),
     Check(
         "collective-bandwidth",
@@ -115,7 +118,23 @@ CHECKS: tuple[Check, ...] = (
         f"relative difference ≤ {limits.LOSS_TOLERANCE:g}",
         "same seed and data",
     ),
-    Check("silent-errors", "training", "every node alone computes the same", "equal bit by bit", "majority, like CPUs"),
+    Check(
+        "silent-errors",
+        "training",
+        "every rank alone computes the same products, activations, loss and gradients",
+        "equal bit by bit",
+        "majority of like hardware and software, golden hashes",
+    ),
+    Check("products", "training", "matrix products, right and fast", f"≥ {limits.COMPUTE_SHARE:.2f} of it", PEERS),
+    Check("memory-bandwidth", "training", "copy and triad in memory", f"≥ {limits.COMPUTE_SHARE:.2f} of it", PEERS),
+    Check("sustained", "training", "speed under long load (burn-in)", "last quarter ≥ 0.9 of it", "first quarter"),
+    Check(
+        "acceptance",
+        "training",
+        "every way of training gives the same losses (standard, burn-in)",
+        "relative difference ≤ 0.001; 0.05 in bfloat16",
+        "one process, same seed and data",
+    ),
     Check(
         "compute", "training", "speed of each node alone", f"≥ {limits.COMPUTE_SHARE:.2f} of it", "median of the peers"
     ),

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from inventory.hardware import FoundNode, HardwareLock
-from validation import report_figures
+from validation import report_figures, report_scaling
 from validation.certificate_model import Certificate, CheckEntry, NodeEntry
 from validation.model import SEVERITY, JournalRecord, Judgement, Outcome, Record, RunRecord
 from validation.report_data import Direction, RunData, gather
@@ -186,7 +186,8 @@ def _training(data: RunData) -> dict[str, Any]:
     return {
         "scaling": report_figures.scaling(data),
         "has_bound": any(report_figures.least_comm_seconds(data, training) for training in data.ddp),
-        "efficiency": report_figures.efficiency(data) if data.run.substrate == "hardware" else "",
+        "scaling_rows": report_scaling.rows(data),
+        "scaling_sentence": report_scaling.sentence(data),
         "largest": largest,
         "step_times": report_figures.step_times(largest) if largest else None,
         "step_rows": report_figures.STEP_ROWS,

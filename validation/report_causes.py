@@ -25,6 +25,7 @@ CAUSES = {
     "link-speed": "its network card runs at another speed than declared",
     "compute": "it computes slower than its peers",
     "slower-than-before": "it is slower than in all its earlier runs, twice in a row",
+    "heat": "it slows down under long load",
     "hang": "its process stopped answering and the others waited for it",
     "killed": "its process was killed",
     "out-of-memory": "its memory ran out",

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from validation.model import TrainingRecord
 from validation.report_data import Direction, RunData, step_seconds
 from validation.report_svg import box, drawing, element, line, text, ticks
-from validation.report_words import counted, gbps, percent, seconds, significant
+from validation.report_words import counted, gbps, seconds, significant
 
 WIDTH = 440
 _LEFT, _RIGHT = 74, 12
@@ -211,12 +211,3 @@ def losses(data: RunData) -> Markup | None:
         text(_LEFT + last * x_scale, bottom + 18, f"step {last + 1}", anchor="end"),
     ]
     return drawing(WIDTH, bottom + 26, "Loss by step", *drawn)
-
-
-def efficiency(data: RunData) -> str:
-    """Samples a second on n nodes ÷ n times those on one; only meant for nodes with processors of their own."""
-    rates = {len(t.nodes): t.global_batch / total for t in data.ddp if (total := step_seconds(t, t.step_seconds))}
-    if 1 not in rates or len(rates) < 2:
-        return ""
-    shares = [f"{percent(rates[n] / (n * rates[1]))} on {n}" for n in sorted(rates) if n > 1]
-    return f"Scaling efficiency (samples/s on n nodes ÷ n × one node): {', '.join(shares)}."

@@ -11,6 +11,9 @@ _LEVEL_LIMITS = {
     "standard": "Faults that show only after hours (heat, rare bit flips) need level burn-in.",
     "burn-in": "",
 }
+_QUICK_LEAVES_OUT = (
+    "Sharded, split, resumed and restarted trainings, and scaling on other numbers of nodes: they need level standard."
+)
 _STAGE_WORDS: dict[Stage, str] = {
     "node": "the checks of each node by itself",
     "pairs": "reachability, bandwidth and latency of every pair",
@@ -22,8 +25,8 @@ _STAGE_WORDS: dict[Stage, str] = {
 def not_tested(data: RunData, judgement: Judgement) -> tuple[str, ...]:
     """One sentence for each thing this run has no answer about, most important first."""
     lines = [*_substrate(data), *_nodes(data), *_stages(data), *_pairs(data), *_checks(data, judgement), *_gpus(data)]
-    limit = _LEVEL_LIMITS[data.run.level]
-    return tuple(printable(line) for line in [*lines, limit] if line)
+    limits = [_LEVEL_LIMITS[data.run.level], _QUICK_LEAVES_OUT if data.run.level == "quick" else ""]
+    return tuple(printable(line) for line in [*lines, *limits] if line)
 
 
 def _substrate(data: RunData) -> list[str]:

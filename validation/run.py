@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from inventory.hardware import HardwareLock
 from inventory.loading import hardware_lock_path, load_cluster
+from validation.golden import add_golden
 from validation.history import collect
 from validation.link_watch import changed, read_counts
 from validation.model import Judgement
@@ -76,7 +77,7 @@ def _validate(run: Run, started: datetime, stack: ExitStack) -> int:
     run.launcher = "slurm" if chosen == "slurm" else "ssh"
     record = run_record(run, started.strftime("%Y-%m-%dT%H:%M:%SZ"), _version())
     baselines = collect(run.folder, record, fresh=run.options.new_baseline)
-    run.emit(record.model_copy(update={"baselines": baselines}))
+    run.emit(record.model_copy(update={"baselines": {**record.baselines, **baselines}}))
     links = read_counts(run.cluster, run.remotes)
     try:
         run_stages(run)
@@ -89,6 +90,7 @@ def _validate(run: Run, started: datetime, stack: ExitStack) -> int:
     collect_journals(run.folder.logs, run.folder.records(), run.remotes, run.began, run.emit)
     finished = finish(run.folder, _signing_key(run))
     run.folder.point_latest()
+    add_golden(run.folder, run.records, finished.judgement)
     told = [] if run.interrupted else _quarantine(run, finished)
     if not (run.interrupted or run.options.partial):
         told += _published(run)

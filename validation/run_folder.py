@@ -55,6 +55,11 @@ class RunFolder:
         return self.node_certificates / f"{node}.json"
 
     @property
+    def golden(self) -> Path:
+        """Of the cluster, beside its runs: hashes of right results, by hardware and software."""
+        return self.path.parent / "golden.json"
+
+    @property
     def logs(self) -> Path:
         return self.path / "logs"
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from inventory.hardware import HardwareLock
 from inventory.model import Cluster, Node
 from inventory.networks import has_link
+from validation.golden import load_golden
 from validation.model import CellRecord, Judgement, Outcome, Record, RunRecord, Stage, StageRecord
 from validation.progress import Progress
 from validation.remote import Remote
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 HEAD_AS_PARTNER_BELOW = 4
 """With fewer compute nodes the head is a partner in stage pairs: two nodes alone decide nothing (rule 10)."""
+
+UNFIT_BY = ("pairs", "training")
 
 
 @dataclass
@@ -193,7 +196,9 @@ def _start_ranks(run: Run, nodes: Sequence[Node], stage: Stage) -> Fleet:
 
 def _stage(run: Run, stage: Stage, fleet: Fleet) -> None:
     from validation.checks.cluster import run_cluster
+    from validation.checks.fingerprint import run_fingerprints
     from validation.checks.pairs import run_pairs
+    from validation.checks.speed import run_speeds
     from validation.checks.training import run_training
     from validation.schedule import leaves_of, plan_rounds
 
@@ -207,12 +212,27 @@ def _stage(run: Run, stage: Stage, fleet: Fleet) -> None:
         run.progress.step(stage, f"all-reduce on {len(fleet.compute_nodes)} nodes")
         run_cluster(fleet, level, run.emit)
     else:
+        run.progress.step(stage, "the same work on every node, compared bit by bit")
+        run_fingerprints(fleet, level, run.emit)
+        run_speeds(fleet, level, run.emit, own_machines=run.cluster.substrate == "hardware")
+        leave_out(run, fleet)
         run.progress.step(stage, "training on 1 … all nodes")
         run_training(fleet, level, run.emit)
+        _acceptance(run, fleet)
+
+
+def _acceptance(run: Run, fleet: Fleet) -> None:
+    from validation.checks.acceptance import run_acceptance, shared_folder
+
+    if run.options.level == "quick" or not fleet.compute_nodes:
+        return
+    run.progress.step("training", "every way of training against one process")
+    with shared_folder(run.cluster, run.remotes, fleet.compute_nodes[0], run.run_id) as (folder, why_not):
+        run_acceptance(fleet, run.options.level, run.emit, folder, why_not)
 
 
 def leave_out(run: Run, fleet: Fleet) -> None:
-    """Take ranks that stage pairs found at fault out of the world: the others are certified without them."""
+    """Take ranks that were found at fault by name out of the world: the others are certified without them."""
     unfit = unfit_for_world(run.judge_now())
     if unfit & {node.name for node in fleet.nodes}:
         run.progress.step("run", f"going on without {', '.join(sorted(unfit))}")
@@ -227,8 +247,8 @@ def slowest_gbps(records: Sequence[Record], names: set[str]) -> float | None:
 
 
 def unfit_for_world(judgement: Judgement) -> set[str]:
-    """Nodes blamed by name that failed in stage pairs."""
-    failed = {r.subject for r in judgement.results if r.stage == "pairs" and r.outcome is Outcome.FAIL}
+    """Nodes blamed by name that failed in stage pairs, or that compute wrong results."""
+    failed = {r.subject for r in judgement.results if r.stage in UNFIT_BY and r.outcome is Outcome.FAIL}
     return failed & {culprit.node for culprit in judgement.culprits if culprit.node}
 
 
@@ -259,6 +279,7 @@ def run_record(run: Run, started_at: str, version: str) -> RunRecord:
         inventory=run.cluster.model_dump(mode="json"),
         lock=run.lock.model_dump(mode="json") if run.lock.nodes else None,
         substrate="simulation" if run.lock.simulated else run.cluster.substrate,
+        baselines={"golden": load_golden(run.folder.golden)},
     )
 
 

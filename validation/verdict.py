@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from validation.model import CheckResult, Judgement, Record, WantedFanIn, WantedRound
+from validation.verdicts.acceptance import judge_acceptance
 from validation.verdicts.bandwidth import judge_bandwidth
 from validation.verdicts.collective import judge_collectives
 from validation.verdicts.compose import cluster_verdict, merge, node_verdicts, stage_results
@@ -17,7 +18,10 @@ from validation.verdicts.history import judge_history
 from validation.verdicts.latency import judge_latency
 from validation.verdicts.node_stage import judge_node_stage
 from validation.verdicts.reach import judge_reach
+from validation.verdicts.silent_errors import judge_silent_errors
+from validation.verdicts.speed import judge_speeds
 from validation.verdicts.training import judge_training
+from validation.verdicts.transport import judge_transport
 
 
 def judge(records: Sequence[Record]) -> Judgement:
@@ -31,9 +35,13 @@ def judge(records: Sequence[Record]) -> Judgement:
     findings = Findings()
     findings.add(judge_node_stage(evidence))
     _judge_pairs(evidence, findings)
-    blamed = findings.blamed_nodes()
-    findings.add(judge_collectives(evidence, blamed))
-    findings.add(judge_training(evidence))
+    findings.add(judge_transport(evidence))
+    findings.add(judge_silent_errors(evidence))
+    findings.add(judge_speeds(evidence))
+    findings.add(judge_collectives(evidence, findings.blamed_nodes()))
+    corrupt = findings.blamed_nodes(("silent-data-corruption",))
+    findings.add(judge_training(evidence, corrupt))
+    findings.add(judge_acceptance(evidence, corrupt))
     findings.add(judge_compute(evidence))
     findings.add(judge_scaling(evidence, findings.blamed_nodes()))
     findings.add(judge_failures(evidence))

@@ -12,6 +12,11 @@ STATE = "/var/lib/klaster/gpu"
 REBOOT_MARK = "/var/lib/klaster/reboot-gpu"
 """On the node: why it must be rebooted; deploys/versions.py lists it."""
 
+REQUIRED = "/run/reboot-required"
+"""Debian and Ubuntu make it when a new kernel or library waits for a reboot; it is gone after one."""
+REBOOT_DUE = f"cat {REBOOT_MARK} 2>/dev/null || {{ [ -e {REQUIRED} ] && echo {REQUIRED} is there; }}"
+"""Shell that says why a reboot is due, and nothing if it is not."""
+
 _SECTIONS: Mapping[str, str] = {
     "cards": "for d in /sys/bus/pci/devices/*; do "
     '[ "$(cat $d/vendor 2>/dev/null)" = 0x10de ] || continue; c=$(cat $d/class); '

@@ -108,3 +108,26 @@ def _read_package(state: State, text: str) -> None:
         state.packages[package] = version
     elif status[1:2] not in ("n", "c"):
         state.broken.append(package)
+
+
+class FileTexts(FactBase[dict[str, str]]):
+    """Contents of text files, path → text; for files without secrets."""
+
+    @staticmethod
+    def default() -> dict[str, str]:
+        return {}
+
+    def command(self, paths: Sequence[str]) -> str:
+        each = "; ".join(f"echo 'P|'{shlex.quote(path)}; sed 's/^/L|/' {shlex.quote(path)}" for path in paths)
+        return f"{{ {each}; }} 2>/dev/null; true"
+
+    def process(self, output: list[str]) -> dict[str, str]:
+        texts: dict[str, list[str]] = {}
+        lines: list[str] = []
+        for line in output:
+            tag, _, rest = line.partition("|")
+            if tag == "P":
+                lines = texts.setdefault(rest, [])
+            elif tag == "L":
+                lines.append(rest)
+        return {path: "\n".join(text) + "\n" for path, text in texts.items()}

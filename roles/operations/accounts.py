@@ -10,6 +10,8 @@ from pyinfra.api.facts import FactBase
 from pyinfra.api.operation import operation
 from pyinfra.context import host
 
+from roles.operations.before import made_account
+
 
 @dataclass(frozen=True)
 class Account:
@@ -66,7 +68,8 @@ def account_commands(accounts: Sequence[Account], found: dict[str, tuple[int, st
             group = f"getent group {name} >/dev/null || groupadd --system --gid {account.uid} {name}"
             commands.append(
                 f"{{ {group}; }} && useradd --system --uid {account.uid} --gid {name} --no-create-home "
-                f"--home-dir {shlex.quote(account.home)} --shell {shlex.quote(account.shell)} {name}"
+                f"--home-dir {shlex.quote(account.home)} --shell {shlex.quote(account.shell)} {name} "
+                f"&& {made_account(account.name)}"
             )
     return commands
 

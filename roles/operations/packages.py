@@ -9,6 +9,8 @@ from pyinfra.api.operation import operation
 from pyinfra.context import host
 
 from roles.facts.node_state import NodeState, State
+from roles.operations.before import recorded
+from roles.operations.notes import differs
 
 LOCK_TIMEOUT_S = 300
 APT = (
@@ -36,14 +38,19 @@ def install_commands(wanted: Sequence[str], found: State) -> list[str]:
     if missing:
         install = f"{APT} --no-install-recommends install {shlex.join(missing)}"
         # A list of yesterday may name a version that the mirror has replaced: fetch lists once more, try again.
-        commands.append(f"{UPDATE} && {{ {install} || {{ {APT} update && {install}; }}; }}")
+        commands.append(recorded(f"{UPDATE} && {{ {install} || {{ {APT} update && {install}; }}; }}"))
     return commands
 
 
 @operation()
 def packages(wanted: Sequence[str]) -> Generator[str, None, None]:
     """Install the `wanted` packages that are missing, without recommended ones."""
-    commands = install_commands(wanted, host.get_fact(NodeState, packages=tuple(wanted)))
+    found = host.get_fact(NodeState, packages=tuple(wanted))
+    commands = install_commands(wanted, found)
+    for package in found.broken:
+        differs(f"package {package}", "half-installed", "installed")
+    for package in sorted(set(wanted) - set(found.packages) - set(found.broken)):
+        differs(f"package {package}", "not installed", "installed")
     if not commands:
         host.noop(f"{len(wanted)} packages are installed")
     yield from commands

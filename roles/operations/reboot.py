@@ -13,7 +13,7 @@ from pyinfra.api.facts import FactBase
 from pyinfra.api.operation import operation
 from pyinfra.context import host
 
-from roles.facts.gpu import REBOOT_MARK
+from roles.facts.gpu import REBOOT_DUE, REBOOT_MARK
 from roles.operations.configure import sh
 
 DEADLINE_S = 900
@@ -41,7 +41,8 @@ class RebootState(FactBase[Due]):
 
     def command(self) -> str:
         return (
-            f"echo reason=$(cat {REBOOT_MARK} 2>/dev/null); echo boot=$(cat {BOOT_ID}); "
+            f"echo reason=$({REBOOT_DUE}); "
+            f"echo boot=$(cat {BOOT_ID}); "
             "n=$(hostname -s); echo slurm=$(timeout 20 scontrol show node -o $n 2>/dev/null "
             "| sed -n 's/.* State=\\([^ ]*\\).*/\\1/p'); "
             "echo jobs=$(timeout 20 squeue -h -w $n 2>/dev/null | wc -l)"

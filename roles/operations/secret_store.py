@@ -35,7 +35,7 @@ class SecretStore:
 
     def munge_key(self) -> str:
         """The key all nodes share, as text (base64 of random bytes, without newline: munge takes any bytes)."""
-        return self._get("munge_key", lambda: base64.b64encode(secrets.token_bytes(96)).decode())
+        return self._get("munge_key", _random_key)
 
     def ca(self) -> tuple[str, str]:
         """The cluster's own certificate authority: (private key PEM, certificate PEM)."""
@@ -82,6 +82,16 @@ class SecretStore:
             raise InventoryError(f'the secret "{name}" is missing: add "{name}": "…" to {self._path} (mode 0600)')
         return str(known[name])
 
+    def forget(self, name: str) -> None:
+        """Take a secret out of the file; one that is not there is fine."""
+        known = self._load()
+        if known.pop(name, None) is not None:
+            self._save(known)
+
+    def renew_munge_key(self) -> None:
+        """Another munge key; the caller sees to it that every node gets it."""
+        self._put("munge_key", _random_key())
+
     def _put(self, name: str, value: str) -> None:
         self._save({**self._load(), name: value})
 
@@ -105,6 +115,10 @@ class SecretStore:
             file.flush()
             os.fsync(file.fileno())
         new.replace(self._path)
+
+
+def _random_key() -> str:
+    return base64.b64encode(secrets.token_bytes(96)).decode()
 
 
 def _make_ssh_key(name: str) -> str:

@@ -11,6 +11,7 @@ import textwrap
 from dataclasses import dataclass
 
 from roles.facts.node_state import PENDING, FileState, State
+from roles.operations.before import remember
 
 NEW = ".klaster-new"
 """Suffix of a file that is being written; renamed over the old one when it is complete."""
@@ -63,6 +64,10 @@ class Difference:
         return bool(self.files or self.directories or self.absent)
 
     @property
+    def paths(self) -> list[str]:
+        return [*(file.path for file in self.files), *(d.path for d in self.directories), *self.absent]
+
+    @property
     def triggers(self) -> list[str]:
         return list(dict.fromkeys(trigger for file in self.files for trigger in file.triggers))
 
@@ -99,7 +104,7 @@ def write_script(change: Difference) -> str:
     Contents never stand in a command line (secrets). Triggers are remembered before a file changes, so that a run
     that dies in between is finished by the next one.
     """
-    lines = ["set -e", "umask 022", f"mkdir -p {PENDING}"]
+    lines = ["set -e", "umask 022", *remember(change.paths), f"mkdir -p {PENDING}"]
     for directory in change.directories:
         lines.append(
             f"install -d -m {directory.mode} -o {shlex.quote(directory.owner)} -g {shlex.quote(directory.group)} "

@@ -91,13 +91,13 @@ def test_outside_nothing_of_it_answers(watched: Lab) -> None:
 
 
 def test_inside_nothing_answers_without_credentials(watched: Lab) -> None:
-    """From another node, each server refuses who has no password, or no certificate."""
+    """Each server refuses who has no password or no certificate; other nodes reach only where journals go."""
     head = watched.cluster.controller.address
-    status: Callable[[str], str] = lambda url: watched.ssh(  # noqa: E731 - one line says it
-        "n1", f"curl -s -k -o /dev/null -w '%{{http_code}}' --max-time 5 {url}", check=False
+    status: Callable[[str, str], str] = lambda node, url: watched.ssh(  # noqa: E731 - one line says it
+        node, f"curl -s -k -o /dev/null -w '%{{http_code}}' --max-time 5 {url}", check=False
     ).stdout.strip()
-    assert {port: status(f"https://{head}:{port}/metrics") for port in (9090, 9093, 9100)} == {
-        9090: "401", 9093: "401", 9100: "401",
-    }  # fmt: skip
-    assert status(f"https://{head}:19532/upload") == "000", "TLS without a client certificate"
-    assert status(f"http://{head}:9180/metrics") == "000"
+    ports = (9090, 9093, 9100)
+    assert {port: status("head", f"https://{head}:{port}/metrics") for port in ports} == dict.fromkeys(ports, "401")
+    assert {port: status("n1", f"https://{head}:{port}/metrics") for port in ports} == dict.fromkeys(ports, "000")
+    assert status("n1", f"https://{head}:19532/upload") == "000", "TLS without a client certificate"
+    assert status("n1", f"http://{head}:9180/metrics") == "000"

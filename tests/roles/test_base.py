@@ -59,3 +59,12 @@ def test_password_login_stays_for_people_without_a_key() -> None:
     kept = _files(by_password=("sam",))[path].content
     assert "PasswordAuthentication" not in kept
     assert "sam" in kept
+
+
+def test_a_node_is_read_before_it_is_changed() -> None:
+    """Its hosts file, who has only a password, and why it waits for a reboot come out of one answer."""
+    lines = ["127.0.0.1 localhost", "#people", "alex", "#reboot", "/run/reboot-required is there"]
+    assert base.Before().process(lines) == base.Found(
+        "127.0.0.1 localhost\n", ("alex",), "/run/reboot-required is there"
+    )
+    assert base.Before().process(["#people", "#reboot"]).reboot == ""

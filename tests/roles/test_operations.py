@@ -64,7 +64,7 @@ def test_write_script_runs(tmp_path: Path) -> None:
     text = 'it\'s $HOME "x"\n' * 100
     file = File(str(tmp_path / "sub" / "a file"), text, "640", me, group, triggers=("restart-x.service",))
     change = differences(Tree((file,), (Directory(str(tmp_path / "d"), "750", me, group),)), State())
-    script = write_script(change).replace("/var/lib/klaster/pending", str(tmp_path / "pending"))
+    script = write_script(change).replace("/var/lib/klaster/", f"{tmp_path}/")
     assert "HOME" not in script
     subprocess.run(["sh", "-c", script], input=tar_of(change.files), text=True, check=True)
     assert Path(file.path).read_text(encoding="utf-8") == text

@@ -21,7 +21,8 @@ from validation.verdict import judge
 from validation.verdicts.evidence import Evidence
 from validation.verdicts.history import judge_history, limit_of, measures
 
-RUN = whole_run(4)
+LAB = whole_run(4)
+RUN = [r.model_copy(update={"substrate": "hardware"}) if isinstance(r, RunRecord) else r for r in LAB]
 START = datetime(2025, 1, 1, tzinfo=UTC)
 
 
@@ -114,13 +115,13 @@ def test_busy_processors_are_neither_judged_nor_remembered() -> None:
     assert not [m for m in measures(Evidence(busy)) if m.what == "sends"]
 
 
-def test_computing_is_shown_and_not_judged_where_nodes_share_processors() -> None:
-    """In a rehearsal or simulation a slower turn says nothing of a machine."""
-    values = {"computes n1": [1e6] * 6}
-    (row,) = rows(with_history(RUN, values))
+@pytest.mark.parametrize("what", ["computes", "sends"])
+def test_a_rehearsal_shows_its_history_and_judges_nothing_by_it(what: str) -> None:
+    """In a rehearsal or simulation a slower turn says nothing of a machine: others may be using it."""
+    values = {f"{what} n1": [1e6] * 6}
+    (row,) = rows(with_history(LAB, values))
     assert row.outcome is Outcome.NOT_APPLICABLE
-    real = [r.model_copy(update={"substrate": "hardware"}) if isinstance(r, RunRecord) else r for r in RUN]
-    assert with_history(real, values).nodes["n1"] is Outcome.INCONCLUSIVE
+    assert with_history(RUN, values).nodes["n1"] is Outcome.INCONCLUSIVE
 
 
 def test_equal_runs_hardly_ever_look_like_a_change() -> None:
@@ -192,7 +193,7 @@ def test_each_result_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     [
         {"level": "burn-in"},
         {"version": "another"},
-        {"substrate": "hardware"},
+        {"substrate": "rehearsal"},
         {"lock": {"nodes": {f"n{number}": {"cpu_model": "new"} for number in (1, 2, 3, 4)}}},
     ],
 )

@@ -8,7 +8,7 @@ from tests.validation.scripted_fleet import ScriptedFleet
 from validation.checks import cluster, training
 from validation.launch_ranks import Message, Worker
 from validation.launch_watch import Finding
-from validation.model import CollectiveRecord, FailureRecord, TrainingRecord
+from validation.model import CollectiveRecord, FailureRecord, TrainingRecord, TransportRecord
 
 
 def trained(worker: Worker, command: Message) -> Message | Finding | None:
@@ -19,13 +19,15 @@ def trained(worker: Worker, command: Message) -> Message | Finding | None:
             "sizes": [
                 {"bytes": size, "seconds": [slow, 2.0, slow], "verified": worker.node != "n2", "idle_share": 0.4}
                 for size, _ in command["sizes"]
-            ]
+            ],
+            "wrong_from": [0] if worker.node == "n2" else [],
         }
     ddp = command["mode"] == "ddp"
     return {
         "losses": [4.0 + worker.rank, 2.0 + worker.rank],
         "step_seconds": [0.02, 0.03],
         "comm_seconds": [0.005, 0.01] if ddp else [0.0, 0.0],
+        "data_seconds": [0.001, 0.001],
         "warmup_steps": 3,
         "parameter_sha256": "aa" if worker.node != "n3" else "bb",
         "gradient_bytes": 1000,
@@ -81,7 +83,8 @@ def test_training_record_joins_the_ranks() -> None:
     training.run_training(fleet, "quick", fleet.records.append)
     together = next(one for one in records(fleet) if len(one.nodes) == 3)
     assert together.losses == (5.0, 3.0)
-    assert together.compute_seconds["n2"] == pytest.approx((0.015, 0.02))
+    assert together.compute_seconds["n2"] == pytest.approx((0.014, 0.019))
+    assert together.data_seconds["n2"] == (0.001, 0.001)
     assert together.comm_seconds["n2"] == (0.005, 0.01)
     assert together.parameter_sha256 == {"n1": "aa", "n2": "aa", "n3": "bb"}
     assert together.gradient_bytes == 1000
@@ -134,6 +137,8 @@ def test_collective_takes_the_slowest_rank() -> None:
     assert found[0].seconds == (3.0, 2.0, 3.0)
     assert found[2].busbw_gbps == pytest.approx((16 << 20) * 8 / 1e9 / 3.0 * 4 / 3, rel=1e-4)
     assert found[0].verified == {"n1": True, "n2": False, "n3": True}
+    (carried,) = [one for one in fleet.records if isinstance(one, TransportRecord)]
+    assert carried.wrong == {"n1": (), "n2": ("n1",), "n3": ()}
 
 
 def test_one_rank_has_no_collective() -> None:

@@ -9,10 +9,11 @@ from inventory.model import Node
 from validation.checks.reach import probe_reach
 from validation.launch_ranks import Message, Worker
 from validation.launcher import Emit, Fleet, FleetError, RanksLost
-from validation.model import CollectiveRecord, Level, Stage
+from validation.model import CollectiveRecord, Level, Stage, TransportRecord
 
 SMALL, MIDDLE = (4 << 10, 20), (1 << 20, 5)
 """Bytes and repetitions: latency, and the size of a gradient bucket."""
+GATHER_BYTES = 1 << 20
 LARGE_BYTES = {"quick": 16 << 20, "standard": 64 << 20, "burn-in": 64 << 20}
 LARGE_REPETITIONS = {"quick": 5, "standard": 5, "burn-in": 20}
 LARGE_S = 2.0
@@ -27,7 +28,7 @@ def run_cluster(fleet: Fleet, level: Level, emit: Emit) -> None:
         emit(record)
 
 
-def _attempt(fleet: Fleet, level: Level, emit: Emit) -> list[CollectiveRecord]:
+def _attempt(fleet: Fleet, level: Level, emit: Emit) -> list[CollectiveRecord | TransportRecord]:
     nodes = fleet.compute_nodes
     workers = fleet.ranks_of(nodes)
     if len(workers) < 2:
@@ -36,12 +37,16 @@ def _attempt(fleet: Fleet, level: Level, emit: Emit) -> list[CollectiveRecord]:
     command: Message = {
         "op": "all_reduce",
         "sizes": sizes,
+        "gather_bytes": GATHER_BYTES,
         "group": fleet.new_group("all-reduce"),
         "members": [worker.peer() for worker in workers],
         "timeout_s": GROUP_TIMEOUT_S,
     }
     answers = ask_together(fleet, "cluster", workers, command, emit, timeout_s=STAGE_TIMEOUT_S)
-    return collective_records(nodes, workers, answers, len(sizes))
+    return [
+        transport_record(nodes, workers, answers),
+        *collective_records(nodes, workers, answers, len(sizes)),
+    ]
 
 
 def large_bytes(level: Level, slowest_gbps: float | None) -> int:
@@ -70,6 +75,20 @@ def ask_together(
         for record in probe_reach(fleet, fleet.compute_nodes, stage=stage):
             emit(record)
         raise
+
+
+def transport_record(
+    nodes: Sequence[Node], workers: Sequence[Worker], answers: Mapping[int, Message]
+) -> TransportRecord:
+    """What each node did not get as it was sent, by the node it came from."""
+    node_of = {worker.rank: worker.node for worker in workers}
+    wrong = {
+        node.name: tuple(
+            dict.fromkeys(node_of[r] for w in workers if w.node == node.name for r in answers[w.rank]["wrong_from"])
+        )
+        for node in nodes
+    }
+    return TransportRecord(nodes=tuple(node.name for node in nodes), bytes=GATHER_BYTES, wrong=wrong)
 
 
 def collective_records(

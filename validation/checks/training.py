@@ -19,6 +19,7 @@ SEED = 1
 STEPS = {"quick": 40, "standard": 100, "burn-in": 1000}
 SOLO_S = {"quick": 1.2, "standard": 3.0, "burn-in": 10.0}
 """A solo turn must last a second or more, or a throttled rank looks normal (verdict-method: measured)."""
+STRONG_STEPS = 40
 SOLO_STEPS_MIN, SOLO_STEPS_MAX = 20, 2000
 SOLO_REPEATS = 3
 """A turn that looks slow is repeated so often: noise only slows down, so a node's best turn is what it can do."""
@@ -29,7 +30,10 @@ REFERENCE_RANKS_MAX = 16
 GROUP_TIMEOUT_S = 30.0
 START_TIMEOUT_S, STEP_TIMEOUT_S = 60.0, 2.0
 
-Mode = Literal["reference", "ddp", "solo"]
+STRONG_SHARDS_AT_MOST = 64
+"""Of the global batch that strong scaling shares out: one node alone has to train on all of it."""
+
+Mode = Literal["reference", "ddp", "solo", "strong"]
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,17 @@ class Plan:
     nodes: tuple[Node, ...]
     steps: int
     shards: int = 1
+    portion: int = 1
+    """Shards that each rank takes as one batch."""
+
+    @property
+    def together(self) -> bool:
+        return self.mode in ("ddp", "strong")
 
     @property
     def title(self) -> str:
         names = ", ".join(node.name for node in self.nodes)
-        return f"ddp on {len(self.nodes)} nodes" if self.mode == "ddp" else f"{self.mode} on {names}"
+        return f"{self.mode} on {len(self.nodes)} nodes" if self.together else f"{self.mode} on {names}"
 
 
 def run_training(fleet: Fleet, level: Level, emit: Emit) -> None:
@@ -53,6 +63,10 @@ def run_training(fleet: Fleet, level: Level, emit: Emit) -> None:
     step_s = stage.reference()
     for count in world_sizes(len(fleet.compute_nodes), level):
         stage.ddp(count)
+    if level != "quick":
+        shares = strong_portions(world_sizes(len(fleet.compute_nodes), level))
+        for count, portion in shares.items():
+            stage.strong(count, portion)
     steps = solo_steps(step_s, SOLO_S[level])
     turns = [turn for node in fleet.compute_nodes if (turn := stage.solo(node.name, steps))]
     for _ in range(SOLO_REPEATS):
@@ -70,6 +84,15 @@ def world_sizes(nodes: int, level: Level) -> list[int]:
         return sorted({1, nodes})
     between = range(1, nodes + 1) if nodes <= 8 else [1 << power for power in range(nodes.bit_length())]
     return sorted({*between, nodes})
+
+
+def strong_portions(sizes: Sequence[int]) -> dict[int, int]:
+    """Number of nodes → shards a rank, so that each size shares out the same global batch evenly; else left out."""
+    total = 1
+    for size in sizes:
+        if math.lcm(total, size) <= STRONG_SHARDS_AT_MOST:
+            total = math.lcm(total, size)
+    return {size: total // size for size in sizes if total % size == 0}
 
 
 def solo_steps(step_s: float | None, seconds: float) -> int:
@@ -115,6 +138,17 @@ class TrainingStage:
     def ddp(self, count: int) -> None:
         self._run(lambda: Plan("ddp", nodes, self._steps) if (nodes := self._fleet.compute_nodes[:count]) else None)
 
+    def strong(self, count: int, portion: int) -> None:
+        """As ddp(), with the same global batch whatever the count."""
+        steps = min(self._steps, STRONG_STEPS)
+        self._run(
+            lambda: (
+                Plan("strong", nodes, steps, portion=portion)
+                if len(nodes := self._fleet.compute_nodes[:count]) == count
+                else None
+            )
+        )
+
     def solo(self, name: str, steps: int) -> TrainingRecord | None:
         return self._run(
             lambda: next((Plan("solo", (n,), steps) for n in self._fleet.compute_nodes if n.name == name), None)
@@ -143,11 +177,12 @@ class TrainingStage:
             "seed": SEED,
             "steps": plan.steps,
             "shards": plan.shards,
+            "portion": plan.portion,
             "group": self._fleet.new_group("train"),
             "members": [worker.peer() for worker in workers],
             "timeout_s": GROUP_TIMEOUT_S,
         }
-        timeout_s = START_TIMEOUT_S + STEP_TIMEOUT_S * plan.steps * plan.shards
+        timeout_s = START_TIMEOUT_S + STEP_TIMEOUT_S * plan.steps * plan.shards * plan.portion
         answers = ask_together(self._fleet, "training", workers, command, self._emit, timeout_s=timeout_s)
         return training_record(plan, workers, answers)
 
@@ -159,7 +194,7 @@ def training_record(plan: Plan, workers: Sequence[Worker], answers: Mapping[int,
     """A node with several ranks shows its slowest one, step by step."""
     nodes = {node.name: [answers[w.rank] for w in workers if w.node == node.name] for node in plan.nodes}
     every = [answer for ranks in nodes.values() for answer in ranks]
-    share = plan.shards if plan.mode == "reference" else len(every) if plan.mode == "ddp" else 1
+    share = plan.shards if plan.mode == "reference" else len(every) if plan.together else 1
     idle = [answer["idle_share"] for answer in every if answer["idle_share"] is not None]
     return TrainingRecord(
         mode=plan.mode,
@@ -172,8 +207,9 @@ def training_record(plan: Plan, workers: Sequence[Worker], answers: Mapping[int,
         step_seconds={name: _slowest(ranks, "step_seconds") for name, ranks in nodes.items()},
         compute_seconds={name: _compute(ranks) for name, ranks in nodes.items()},
         comm_seconds={name: _slowest(ranks, "comm_seconds") for name, ranks in nodes.items()},
+        data_seconds={name: _slowest(ranks, "data_seconds") for name, ranks in nodes.items()},
         parameter_sha256={name: _one_hash(ranks) for name, ranks in nodes.items()},
-        gradient_bytes=every[0]["gradient_bytes"] if plan.mode == "ddp" and len(every) > 1 else 0,
+        gradient_bytes=every[0]["gradient_bytes"] if plan.together and len(every) > 1 else 0,
         cpu_share={name: min(one["cpu_share"] for one in ranks) for name, ranks in nodes.items()},
         idle_share=min(idle, default=None),
     )
@@ -184,9 +220,10 @@ def _slowest(ranks: Sequence[Message], field: str) -> tuple[float, ...]:
 
 
 def _compute(ranks: Sequence[Message]) -> tuple[float, ...]:
-    """Step without communication, of the rank that computes longest."""
+    """Step without communication and waiting for data, of the rank that computes longest."""
+    kinds = ("step_seconds", "comm_seconds", "data_seconds")
     per_rank = [
-        [step - comm for step, comm in zip(one["step_seconds"], one["comm_seconds"], strict=True)] for one in ranks
+        [step - comm - data for step, comm, data in zip(*(one[kind] for kind in kinds), strict=True)] for one in ranks
     ]
     return tuple(round(max(times), 6) for times in zip(*per_rank, strict=True))
 

@@ -1,4 +1,8 @@
-"""All-reduce over all ranks at several sizes: every element of every result is verified before a time is believed."""
+"""All-reduce over all ranks at several sizes: every element of every result is verified before a time is believed.
+
+Before it an all-gather, which only carries and never computes: if its parts arrive as sent and sums are wrong, a rank
+adds wrongly; if they don't, the part that is wrong says whose it is.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +23,24 @@ def contribution(index: torch.Tensor, rank: int) -> torch.Tensor:
 def all_reduce(me, command: dict) -> dict:
     """Each size `repetitions` times; seconds of each (this rank's) and whether all sums were right."""
     members = command["members"]
-    sizes = []
+    sizes: list[dict] = []
     with world(me, members, command["group"], command["timeout_s"]) as rank:
         device = device_of(me)
+        wrong_from = _gather(me, rank, len(members), command["gather_bytes"], device)
         for size, repetitions in command["sizes"]:
             me.progress.at("all-reduce", f"all-reduce of {size} bytes")
             sizes.append(_one_size(me, rank, len(members), size, repetitions, device))
-    return {"sizes": sizes}
+    return {"sizes": sizes, "wrong_from": [members[index]["rank"] for index in wrong_from]}
+
+
+def _gather(me, rank: int, ranks: int, size: int, device: torch.device) -> list[int]:
+    """Members whose part did not arrive here as they sent it."""
+    me.progress.at("all-reduce", f"all-gather of {size} bytes a rank")
+    index = torch.arange(size // 4, dtype=torch.int32, device=device)
+    parts = [torch.zeros(size // 4, device=device) for _ in range(ranks)]
+    dist.all_gather(parts, contribution(index, rank))
+    _settle(device)
+    return [other for other in range(ranks) if not torch.equal(parts[other], contribution(index, other))]
 
 
 def _one_size(me, rank: int, ranks: int, size: int, repetitions: int, device: torch.device) -> dict:

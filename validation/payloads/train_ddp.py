@@ -84,12 +84,17 @@ class TinyGpt(nn.Module):
         self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY)
 
-    def forward(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def embed(self, inputs: torch.Tensor) -> torch.Tensor:
         before = nn.functional.pad(inputs[:, :-1], (1, 0))
         places = self.places(torch.arange(inputs.shape[1], device=inputs.device))
-        x = self.letters(inputs) + self.pairs(before * VOCABULARY + inputs) + places
-        logits = self.head(self.norm(self.blocks(x)))
-        return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        return self.letters(inputs) + self.pairs(before * VOCABULARY + inputs) + places
+
+    def forward(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return loss_of(self.head(self.norm(self.blocks(self.embed(inputs)))), targets)
+
+
+def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 def parameter_sha256(model: nn.Module) -> str:
@@ -134,15 +139,19 @@ def settle(device: torch.device) -> None:
 
 
 class Training:
-    """One rank's model, its optimizer, and what its steps took. With shards > 1 it stands for so many ranks."""
+    """One rank's model, its optimizer, and what its steps took.
+
+    With shards > 1 it stands for so many ranks; with portion > 1 it takes so many shards as one batch.
+    """
 
     def __init__(
-        self, *, seed: int, rank: int, ranks: int, shards: int, ddp: bool, device: torch.device, progress
-    ) -> None:
+        self, *, seed: int, rank: int, ranks: int, shards: int, ddp: bool, device: torch.device, progress,
+        portion: int = 1,
+    ) -> None:  # fmt: skip
         torch.manual_seed(seed)
         torch.use_deterministic_algorithms(device.type == "cpu")  # on CUDA it needs settings made before start-up
         self.seed, self.rank, self.ranks, self.shards = seed, rank, ranks, shards
-        self.device, self.progress = device, progress
+        self.device, self.progress, self.portion = device, progress, portion
         self.text = make_text(seed)
         self.plain = TinyGpt().to(device)
         self.model: nn.Module = self.plain
@@ -154,18 +163,21 @@ class Training:
         self.losses: list[float] = []
         self.step_s: list[float] = []
         self.comm_s: list[float] = []
+        self.data_s: list[float] = []
 
     def step(self, number: int) -> None:
         """Forward, backward, update; the loss is the mean over this process's part of the global batch."""
-        self.communication.seconds, self.communication.bytes, loss_sum = 0.0, 0, 0.0
+        self.communication.seconds, self.communication.bytes, loss_sum, data_s = 0.0, 0, 0.0, 0.0
         settle(self.device)
         began = time.perf_counter()
         self.optimizer.zero_grad(set_to_none=True)
         for shard in range(self.shards):
-            self.progress.at("forward", f"step {number + 1}")
-            which = self.rank if self.shards == 1 else shard
-            inputs, targets = batch(self.text, self.seed, number, which, max(self.ranks, self.shards))
-            loss = self.model(inputs.to(self.device), targets.to(self.device)) / self.shards
+            self.progress.at("data", f"step {number + 1}")
+            asked = time.perf_counter()
+            inputs, targets = self.batch(number, shard)
+            data_s += time.perf_counter() - asked
+            self.progress.at("forward")
+            loss = self.model(inputs, targets) / self.shards
             self.progress.at("backward")
             loss.backward()
             loss_sum += float(loss.detach())
@@ -174,7 +186,16 @@ class Training:
         settle(self.device)
         self.step_s.append(time.perf_counter() - began)
         self.comm_s.append(self.communication.seconds)
+        self.data_s.append(data_s)
         self.losses.append(loss_sum)
+
+    def batch(self, number: int, shard: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """This process's part of a step's global batch, on its device."""
+        which, shards = (self.rank, self.ranks) if self.shards == 1 else (shard, self.shards)
+        mine = range(which * self.portion, (which + 1) * self.portion)
+        parts = [batch(self.text, self.seed, number, one, shards * self.portion) for one in mine]
+        inputs, targets = (torch.cat(tensors).to(self.device) for tensors in zip(*parts, strict=True))
+        return inputs, targets
 
     def run(self, steps: int) -> dict:
         """All steps; the times without the warm-up."""
@@ -190,6 +211,7 @@ class Training:
             "losses": self.losses,
             "step_seconds": [round(s, 6) for s in self.step_s[warmup:]],
             "comm_seconds": [round(s, 6) for s in self.comm_s[warmup:]],
+            "data_seconds": [round(s, 6) for s in self.data_s[warmup:]],
             "warmup_steps": warmup,
             "parameter_sha256": parameter_sha256(self.plain),
             "gradient_bytes": self.communication.bytes or gradients,
@@ -204,18 +226,18 @@ def train_rank(me, command: dict) -> dict:
     members, idle = command["members"], IdleShare()
     me.progress.title = command["title"]
     me.progress.at("set up")
-    ddp = command["mode"] == "ddp"
+    ddp, portion = command["mode"] in ("ddp", "strong"), command.get("portion", 1)
     meeting = world(me, members, command["group"], command["timeout_s"]) if ddp else contextlib.nullcontext(0)
     with meeting as rank:
         training = Training(
             seed=command["seed"], rank=rank, ranks=len(members), shards=command["shards"], ddp=ddp,
-            device=device_of(me), progress=me.progress,
+            device=device_of(me), progress=me.progress, portion=portion,
         )  # fmt: skip
         found = training.run(command["steps"])
         if ddp:
             me.progress.at("leave")
             dist.barrier()  # nobody closes its sockets while another still sends
-    return {**found, "local_batch": LOCAL_BATCH, "idle_share": idle.share(), "peak_mib": peak_mib()}
+    return {**found, "local_batch": LOCAL_BATCH * portion, "idle_share": idle.share(), "peak_mib": peak_mib()}
 
 
 def peak_mib() -> int:

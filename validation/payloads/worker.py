@@ -45,6 +45,10 @@ OPS = {
     "fan": "pair_link:fan",
     "all_reduce": "collective:all_reduce",
     "train": "train_ddp:train_rank",
+    "fingerprint": "fingerprint:fingerprint",
+    "compute": "compute_load:compute",
+    "acceptance": "train_parallel:accept",
+    "restart": "train_elastic:restart",
 }
 
 
@@ -114,6 +118,7 @@ def pin_environment(me: Me) -> None:
     name = interface_of(me.address)
     os.environ.update(
         OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", USE_LIBUV="0",
+        CUBLAS_WORKSPACE_CONFIG=":4096:8",  # without it no deterministic product on CUDA
         GLOO_SOCKET_IFNAME=name, NCCL_SOCKET_IFNAME=f"={name}", TORCH_NCCL_ASYNC_ERROR_HANDLING="1",
     )  # fmt: skip
 

@@ -33,9 +33,12 @@ def _judge_data(record: CollectiveRecord, evidence: Evidence, findings: Findings
         return
     fact = f"{size}: wrong on {', '.join(wrong)} of {len(record.nodes)} nodes"
     few = 2 * len(wrong) < len(record.nodes)
+    carried = [r for r in evidence.transports if set(r.nodes) == set(record.nodes) and not any(r.wrong.values())]
     remedy = (
         f"Do not train on {', '.join(wrong)}: test memory and NIC there."
         if few
+        else "Every part of an all-gather arrives as sent, so a rank adds wrongly: halves of the cluster say which."
+        if carried
         else "Every rank gets the same wrong sum, so the sum can't say whose it is; halves of the cluster can."
     )
     for node in wrong if few else [None]:

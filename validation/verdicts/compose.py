@@ -50,6 +50,8 @@ def _explains(root: Culprit, other: Culprit) -> bool:
         return True
     if other.kind == "link" and root.node is not None and other.cause in SYMPTOMS:
         return root.node in other.subject.split("–")
+    if root.cause == "silent-data-corruption" and (other.kind, other.cause) == ("cluster", "data-corruption"):
+        return True  # a rank that computes wrongly spoils the sums of all
     return root.kind == "cluster" == other.kind and other.cause in SYMPTOMS
 
 

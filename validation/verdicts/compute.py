@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -12,12 +12,19 @@ from validation.verdicts import limits
 from validation.verdicts.collective import slowest_pair_gbps
 from validation.verdicts.evidence import Evidence
 from validation.verdicts.findings import Findings
+from validation.verdicts.step_split import split_step
 
 IDLE_CORES = 1.0
 """Without a whole idle processor a slow rank may only have had to share."""
 IDLE_MARGIN = 0.15
 """Daemons and the launcher use this much of a processor themselves."""
 LEAST_GRADIENT_BYTES = 1_000_000
+LOOK_AT = {
+    "communication": "Pairs are good, the step is not: look at what all flows share (switch under load, pause frames).",
+    "compute spread": "Ranks wait for one that computes longer now and then: look at what else runs there (cron, top).",
+    "data wait": "Ranks wait for their batch: look at storage, its caches, and the number of loader processes.",
+}
+"""By the largest part of the lost time."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +32,12 @@ class Turn:
     """A node's best solo turn: noise only slows down."""
 
     node: str
-    samples_per_s: float
+    rate: float
     cpu_share: float | None
     idle_cores: float | None
+    check: str = "compute"
+    unit: str = "samples/s"
+    detail: str = ""
 
 
 def judge_compute(evidence: Evidence) -> Findings:
@@ -40,14 +50,14 @@ def judge_compute(evidence: Evidence) -> Findings:
         for turn in group:
             peers = [other for other in group if other.node != turn.node]
             if peers:
-                _judge_turn(turn, peers, evidence, findings)
+                judge_turn(turn, peers, evidence, findings)
     return findings
 
 
 def solo_rates(evidence: Evidence) -> dict[str, float]:
     """Samples/s of every node's best solo turn on a host that was not busy."""
     calm = [t for t in _turns(evidence) if t.idle_cores is None or t.idle_cores >= IDLE_CORES - IDLE_MARGIN]
-    return {turn.node: turn.samples_per_s for turn in calm}
+    return {turn.node: turn.rate for turn in calm}
 
 
 def _turns(evidence: Evidence) -> list[Turn]:
@@ -63,47 +73,48 @@ def _turns(evidence: Evidence) -> list[Turn]:
         idle = record.idle_share * cpus if record.idle_share is not None and cpus else None
         rate = record.global_batch * len(times) / sum(times)
         turn = Turn(node, rate, record.cpu_share.get(node), idle)
-        if node not in best or turn.samples_per_s > best[node].samples_per_s:
+        if node not in best or turn.rate > best[node].rate:
             best[node] = turn
     return [best[node] for node in sorted(best)]
 
 
-def _judge_turn(turn: Turn, peers: list[Turn], evidence: Evidence, findings: Findings) -> None:
-    usual = median(peer.samples_per_s for peer in peers)
-    share = turn.samples_per_s / usual if usual else 1.0
+def judge_turn(turn: Turn, peers: Sequence[Turn], evidence: Evidence, findings: Findings) -> None:
+    """Slow beside its peers is the node's own fault only on an idle host, and (sharing one) without processor time."""
+    usual = median(peer.rate for peer in peers)
+    share = turn.rate / usual if usual else 1.0
     shares = [peer.cpu_share for peer in peers if peer.cpu_share is not None]
     withheld = turn.cpu_share is not None and bool(shares) and turn.cpu_share < limits.CPU_SHARE * median(shares)
     idle = turn.idle_cores is not None and turn.idle_cores >= IDLE_CORES - IDLE_MARGIN
-    measured = f"{turn.samples_per_s:.4g} samples/s, {share:.2f} of its peers"
+    measured = f"{turn.rate:.4g} {turn.unit}, {share:.2f} of its peers{turn.detail}"
     cpu = f"own processor share {turn.cpu_share:.2f}" if turn.cpu_share is not None else "processor share unknown"
     cores = f"{turn.idle_cores:.1f} processors idle" if turn.idle_cores is not None else "idle time unknown"
     note = f"{cpu}, {cores}"
     if share >= limits.COMPUTE_SHARE:
-        findings.results.append(_row(turn.node, "compute", Outcome.PASS, measured, note))
+        findings.results.append(_row(turn, Outcome.PASS, measured, note))
     elif idle and (withheld or not evidence.rehearsal):
         remedy = (
             f"Look on {turn.node} for a processor limit (systemd CPUQuota, cgroup cpu.max), heat and clock speed "
-            "(turbostat, sensors), a power profile, and other processes (top)."
+            "(turbostat, sensors), a power profile, empty memory channels (dmidecode), and other processes (top)."
         )
         fact = f"alone it computes {measured}: {note}"
         findings.culprits.append(
             Culprit(kind="node", subject=turn.node, cause="compute", evidence=(fact,), remedy=remedy, node=turn.node)
         )
-        findings.results.append(_row(turn.node, "compute", Outcome.FAIL, measured, note, remedy=remedy))
+        findings.results.append(_row(turn, Outcome.FAIL, measured, note, remedy=remedy))
     elif evidence.rehearsal and shares and turn.cpu_share is not None and not withheld:
         advice = "slower than its peers although it had its processor time: nodes of a rehearsal share one machine"
-        findings.results.append(_row(turn.node, "compute", Outcome.PASS, measured, note, advice=advice))
+        findings.results.append(_row(turn, Outcome.PASS, measured, note, advice=advice))
     else:
-        findings.results.append(_row(turn.node, "compute", Outcome.INCONCLUSIVE, measured, note))
-        findings.undecided.append(f"Computing of {turn.node}: {measured}, but {note}; run again when it is idle.")
+        findings.results.append(_row(turn, Outcome.INCONCLUSIVE, measured, note))
+        findings.undecided.append(
+            f"{turn.check.capitalize()} of {turn.node}: {measured}, but {note}; run again when it is idle."
+        )
         findings.doubtful.add(turn.node)
 
 
-def _row(
-    node: str, check: str, outcome: Outcome, measured: str, note: str, remedy: str = "", advice: str = ""
-) -> CheckResult:
+def _row(turn: Turn, outcome: Outcome, measured: str, note: str, remedy: str = "", advice: str = "") -> CheckResult:
     return CheckResult(
-        subject=node, stage="training", check=check, outcome=outcome, measured=measured,
+        subject=turn.node, stage="training", check=turn.check, outcome=outcome, measured=measured,
         required=f"≥ {limits.COMPUTE_SHARE:g} of the peers' median",
         origin="solo turns of nodes with the same processor",
         evidence=note, remedy=remedy, advice=advice,
@@ -117,14 +128,14 @@ def judge_scaling(evidence: Evidence, blamed: Collection[str]) -> Findings:
     """Shown, not judged, in a rehearsal: its nodes share processors, so a rank waits for the others' computing."""
     findings = Findings()
     for record in (r for r in evidence.trainings if r.mode == "ddp" and len(r.nodes) > 1):
-        parts = _parts(record)
-        if parts is None:
+        split = split_step(record)
+        if split is None:
             continue
-        step, computing, waiting = parts
+        step, computing, waiting = split.step_s, split.compute_s + split.spread_s, split.comm_s
         limit = limits.SCALING_SLACK * (computing + _allowed_s(record, evidence))
         measured = (
             f"{len(record.nodes)} nodes: step {step * 1e3:.4g} ms, computing {computing * 1e3:.4g} ms, "
-            f"all-reduce {waiting * 1e3:.4g} ms"
+            f"all-reduce {waiting * 1e3:.4g} ms; {split.words}"
         )
         required = f"≤ {limit * 1e3:.4g} ms"
         if evidence.rehearsal or record.gradient_bytes < LEAST_GRADIENT_BYTES:
@@ -141,9 +152,7 @@ def judge_scaling(evidence: Evidence, blamed: Collection[str]) -> Findings:
             if not blamed:
                 findings.undecided.append(f"Scaling on {len(record.nodes)} nodes: {why}; run again when they are idle.")
         else:
-            remedy = (
-                "Pairs are good, the step is not: look at what the ranks share in training (switch, storage, input)."
-            )
+            remedy = LOOK_AT[split.lost[0][0]]
             findings.culprits.append(
                 Culprit(
                     kind="cluster",
@@ -156,17 +165,6 @@ def judge_scaling(evidence: Evidence, blamed: Collection[str]) -> Findings:
             findings.results.append(_scaling(evidence, Outcome.FAIL, measured, required, remedy))
             findings.doubtful |= set(record.nodes)
     return findings
-
-
-def _parts(record: TrainingRecord) -> tuple[float, float, float] | None:
-    """Median step of the slowest rank, longest computing, and least time in the collective (the last one to come)."""
-    kinds = (record.step_seconds, record.compute_seconds, record.comm_seconds)
-    if not all(kind.get(node) for kind in kinds for node in record.nodes):
-        return None
-    step = max(median(record.step_seconds[node]) for node in record.nodes)
-    computing = max(median(record.compute_seconds[node]) for node in record.nodes)
-    waiting = min(median(record.comm_seconds[node]) for node in record.nodes)
-    return step, computing, waiting
 
 
 def _allowed_s(record: TrainingRecord, evidence: Evidence) -> float:

@@ -9,17 +9,21 @@ from statistics import median
 from typing import Any, TypeVar
 
 from validation.model import (
+    AcceptanceRecord,
     CellRecord,
     CollectiveRecord,
     FailureRecord,
     FanInRecord,
+    FingerprintRecord,
     NodeCheckRecord,
     ReachRecord,
     Record,
     RunRecord,
+    SpeedRecord,
     Stage,
     StageRecord,
     TrainingRecord,
+    TransportRecord,
 )
 from validation.schedule import circles
 
@@ -50,7 +54,11 @@ class Evidence:
         self.cells = self.of(CellRecord)
         self.fan_ins = self.of(FanInRecord)
         self.collectives = self.of(CollectiveRecord)
+        self.transports = self.of(TransportRecord)
         self.trainings = self.of(TrainingRecord)
+        self.fingerprints = self.of(FingerprintRecord)
+        self.speeds = self.of(SpeedRecord)
+        self.acceptances = self.of(AcceptanceRecord)
         self.failures = self.of(FailureRecord)
         self.stages: dict[Stage, StageRecord] = {record.stage: record for record in self.of(StageRecord)}
 

@@ -108,8 +108,8 @@ def _judge_falls(falls: Sequence[Fall], evidence: Evidence, blamed: Collection[s
         if blamed and (measure.subject in blamed or measure.subject == evidence.cluster):
             note = f"not judged until {', '.join(sorted(blamed))} is repaired"
             findings.results.append(_row(measure, Outcome.SKIPPED, fall.value, fall.limit, fall.values, note))
-        elif evidence.rehearsal and measure.what not in ("sends", "receives"):
-            note = "shown, not judged: nodes share processors"
+        elif evidence.rehearsal:
+            note = "shown, not judged: the nodes share one machine, which others may use"
             findings.results.append(_row(measure, Outcome.NOT_APPLICABLE, fall.value, fall.limit, fall.values, note))
         elif fall.again:
             named[measure.subject].append(fall)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import mean
 
 from validation.model import CheckResult, Culprit, Outcome, TrainingRecord
@@ -15,16 +16,24 @@ LEAST_STEPS = 8
 """A quarter of fewer steps is no mean."""
 
 
-def judge_training(evidence: Evidence) -> Findings:
+def judge_training(evidence: Evidence, corrupt: Collection[str] = ()) -> Findings:
+    """`corrupt`: nodes named for wrong results; what was trained with them says nothing about the program."""
     findings = Findings()
     for record in evidence.trainings:
-        if record.mode != "solo":
+        if wrong := set(corrupt) & set(record.nodes):
+            findings.results.append(_spoilt(record, wrong, evidence))
+        elif record.mode in ("reference", "ddp"):
             _judge_losses(record, evidence, findings)
         if record.mode == "ddp" and len(record.nodes) > 1:
             _judge_parameters(record, evidence, findings)
-    _judge_solo_results(evidence, findings)
-    _judge_against_reference(evidence, findings)
+    _judge_solo_results(evidence, findings, corrupt)
+    _judge_against_reference(evidence, findings, corrupt)
     return findings
+
+
+def _spoilt(record: TrainingRecord, wrong: Collection[str], evidence: Evidence) -> CheckResult:
+    text = f"{title(record)}: not judged until {', '.join(sorted(wrong))} is repaired, which computes wrong results"
+    return _row(evidence.cluster, "loss-falls", Outcome.SKIPPED, text, "", "")
 
 
 def title(record: TrainingRecord) -> str:
@@ -79,13 +88,14 @@ def _judge_parameters(record: TrainingRecord, evidence: Evidence, findings: Find
             _odd_node(findings, node, "parameters-diverge", "parameters", text, required, origin)
 
 
-def _judge_against_reference(evidence: Evidence, findings: Findings) -> None:
-    references = [r for r in evidence.trainings if r.mode == "reference"]
-    for record in (r for r in evidence.trainings if r.mode == "ddp"):
+def _judge_against_reference(evidence: Evidence, findings: Findings, corrupt: Collection[str]) -> None:
+    sound = [r for r in evidence.trainings if not set(corrupt) & set(r.nodes)]
+    references = [r for r in sound if r.mode == "reference"]
+    for record in (r for r in sound if r.mode == "ddp"):
         same = [r for r in references if (r.seed, r.global_batch) == (record.seed, record.global_batch)]
         if not same:
             continue
-        worst_step, worst = _largest_difference(record.losses, same[-1].losses)
+        worst_step, worst = largest_difference(record.losses, same[-1].losses)
         text = f"{title(record)}: largest difference {worst:.1e} at step {worst_step}"
         required = f"≤ {limits.LOSS_TOLERANCE:g} of the single process's loss"
         origin = f"reference on {same[-1].nodes[0]}, same seed and global batch"
@@ -101,16 +111,17 @@ def _judge_against_reference(evidence: Evidence, findings: Findings) -> None:
         findings.doubtful |= set(record.nodes)
 
 
-def _largest_difference(losses: Sequence[float], reference: Sequence[float]) -> tuple[int, float]:
-    """Step and relative difference; a loss near 0 is compared on a tenth of the first loss."""
+def largest_difference(losses: Sequence[float], reference: Sequence[float]) -> tuple[int, float]:
+    """Step and relative difference; a loss near 0 is compared on a tenth of the first loss; no number is infinite."""
     floor = 0.1 * abs(reference[0]) if reference else 0.0
     pairs = enumerate(zip(losses, reference, strict=False))
     differences = [(abs(a - b) / max(abs(b), floor, 1e-12), step) for step, (a, b) in pairs]
+    differences = [(math.inf if math.isnan(worst) else worst, step) for worst, step in differences]
     worst, step = max(differences, default=(0.0, 0))
     return step, worst
 
 
-def _judge_solo_results(evidence: Evidence, findings: Findings) -> None:
+def _judge_solo_results(evidence: Evidence, findings: Findings, corrupt: Collection[str]) -> None:
     """The same work alone on each node of one processor model must give the same bits: a vote finds silent errors."""
     groups: dict[tuple[str, int, int, int], dict[str, str]] = defaultdict(dict)
     for record in evidence.trainings:
@@ -130,7 +141,10 @@ def _judge_solo_results(evidence: Evidence, findings: Findings) -> None:
         elif mixed & set(hashes):
             text = f"withheld: {', '.join(sorted(mixed & set(hashes)))} has other software ({shown})"
             findings.results.append(_row(evidence.cluster, "silent-errors", Outcome.SKIPPED, text, required, origin))
-        elif (odd := odd_ones(hashes)) is None:
+        elif (odd := odd_ones(hashes)) is None and set(corrupt) & set(hashes):
+            text = f"solo turns: not judged until {', '.join(sorted(set(corrupt) & set(hashes)))} is repaired ({shown})"
+            findings.results.append(_row(evidence.cluster, "silent-errors", Outcome.SKIPPED, text, required, origin))
+        elif odd is None:
             text = f"the same work alone gave different results ({shown}), and no majority says whose is right"
             findings.results.append(
                 _row(evidence.cluster, "silent-errors", Outcome.INCONCLUSIVE, text, required, origin)
