@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from inventory.containers import check_containers
 from inventory.errors import Mismatch, Place, nearest
 from inventory.gpu_stack import check_gpu_stack
+from inventory.networks import check_purposes
 from inventory.people_checks import check_shares
 from inventory.topology import check_leaves
 
@@ -29,6 +30,7 @@ def check_cluster(cluster: Cluster) -> None:
     _check_addresses(cluster)
     check_leaves(cluster)
     _check_controller(cluster)
+    check_purposes(cluster)
     _check_people(cluster)
     _check_partitions(cluster)
     check_shares(cluster)

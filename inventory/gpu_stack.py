@@ -47,8 +47,8 @@ VERSION_SETS: tuple[VersionSet, ...] = (
         "proprietary module built and installed in lab nodes; no card",
     ),
     VersionSet(
-        "debian-535", "debian", (("debian", "12"),), 535, "12.2", "11.8", "2.16.2", "", "",
-        "not run by a deploy",
+        "debian-535", "debian", (("debian", "12"),), 535, "12.2", "11.8", "", "", "",
+        "open module's misfit found in a lab node; proprietary one not built by a deploy yet",
     ),
     VersionSet(
         "nvidia-580", "nvidia", (("debian", "12"), ("debian", "13"), ("ubuntu", "24.04")), 580, "13.0", "13.0",

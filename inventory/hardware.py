@@ -62,6 +62,11 @@ class FoundNode(_Found):
         return self.sockets * self.cores_per_socket * self.threads_per_core
 
     @property
+    def simulated(self) -> bool:
+        """True if any card is a recording: such a node computes on its processor."""
+        return any(gpu.uuid.startswith(SIMULATED) for gpu in self.gpus)
+
+    @property
     def sha256(self) -> str:
         """Identity of this hardware: a certificate is void when it changes."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
@@ -74,7 +79,7 @@ class HardwareLock(_Found):
     @property
     def simulated(self) -> bool:
         """True if any card is a recording: what is found out about such a cluster is a simulation."""
-        return any(gpu.uuid.startswith(SIMULATED) for node in self.nodes.values() for gpu in node.gpus)
+        return any(node.simulated for node in self.nodes.values())
 
     @classmethod
     def load(cls, path: Path) -> HardwareLock:

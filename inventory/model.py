@@ -15,6 +15,7 @@ from inventory.crosschecks import check_cluster
 from inventory.drain_policy import DRAIN_SHARE
 from inventory.errors import InventoryError, nearest
 from inventory.gpu_stack import GpuStack as GpuStack  # noqa: PLC0414 - inventories import it from here
+from inventory.networks import Purpose
 from inventory.people import Directory as Directory  # noqa: PLC0414 - inventories import these from here
 from inventory.people import Identity
 from inventory.people import Ldap as Ldap  # noqa: PLC0414
@@ -59,6 +60,9 @@ class Network(Spec):
         description="Declared speed of a node's link in Gb/s, 1 for a gigabit port; bandwidth is judged by it."
     )
     mtu: Mtu = Field(default=1500, description="Largest packet in bytes; 9000 only if every port and switch has it.")
+    purposes: tuple[Purpose, ...] = Field(
+        default=(), description="What it carries; the first network carries all that no other one does."
+    )
 
 
 class Link(Spec):

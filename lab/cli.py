@@ -13,6 +13,7 @@ from typing import NoReturn
 from lab import faults, holder, lifecycle, network, simulated_gpu
 from lab.apt import MIRROR_VARIABLE
 from lab.errors import LabError
+from lab.image import SUITES
 from lab.node import is_running, stop_node
 from lab.plan import NAME_VARIABLE, Plan, make_plan
 from lab.ssh import ssh_command
@@ -30,6 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
     up = verbs.add_parser("up", help="start what is missing of the lab")
     up.add_argument("inventory", nargs="?", default=DEFAULT_INVENTORY, help="default: %(default)s")
+    up.add_argument("--suite", choices=SUITES, help="Debian release of new nodes; default: the lab's own")
     verbs.add_parser("down", help="take everything away; only the caches of image and packages stay")
     verbs.add_parser("status", help="who holds the lab, its nodes, their links")
     ssh = verbs.add_parser("ssh", help="run a command in a node, or a shell")
@@ -95,7 +97,7 @@ def say(text: str) -> None:
 
 def _up(arguments: argparse.Namespace) -> int:
     started = time.monotonic()
-    plan = lifecycle.up(arguments.inventory, say)
+    plan = lifecycle.up(arguments.inventory, say, arguments.suite)
     nodes = ", ".join(f"{node.name} {node.address}" for node in plan.nodes)
     say(f"lab up in {time.monotonic() - started:.1f} s: {nodes}")
     return 0

@@ -18,7 +18,8 @@ from lab.errors import CommandFailed
 from lab.process import start_time
 
 IMAGES = Path("/var/cache/klaster/images")
-SUITE = "trixie"
+SUITES = ("trixie", "bookworm")
+"""Debian releases that nodes can be of, the usual one first; bookworm is for single roles, its Slurm is too old."""
 # A bare machine that somebody has just installed: ssh, Python for nobody in particular, nothing of a cluster.
 PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "openssh-server", "python3-minimal", "iproute2", "ca-certificates", "sudo",
@@ -33,31 +34,31 @@ FINISH = (
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
-def recipe_hash() -> str:
+def recipe_hash(suite: str) -> str:
     """Identity of the image: it's built anew when anything that goes into it changes."""
-    recipe = json.dumps([SUITE, PACKAGES, FINISH, platform.machine()])
+    recipe = json.dumps([suite, PACKAGES, FINISH, platform.machine()])
     return hashlib.sha256(recipe.encode()).hexdigest()[:16]
 
 
-def image_path() -> Path:
-    return IMAGES / recipe_hash()
+def image_path(suite: str) -> Path:
+    return IMAGES / recipe_hash(suite)
 
 
-def build_image(url: str, mirrors: Mirrors, say: Callable[[str], None]) -> Path:
+def build_image(suite: str, url: str, mirrors: Mirrors, say: Callable[[str], None]) -> Path:
     """The image's folder, built through the package cache at `url` if it isn't there yet."""
-    image = image_path()
+    image = image_path(suite)
     if image.is_dir():
         return image
     IMAGES.mkdir(parents=True, exist_ok=True)
     for leftover in IMAGES.glob("building-*"):  # of builds that were killed
         if start_time(int(leftover.name.rpartition("-")[2])) is None:
             shutil.rmtree(leftover)
-    target = IMAGES / f"building-{recipe_hash()}-{os.getpid()}"
+    target = IMAGES / f"building-{recipe_hash(suite)}-{os.getpid()}"
     argv = ["mmdebstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
     argv += [f"--customize-hook={line}" for line in FINISH]
     argv += [f"--keyring={KEYRING}"] if KEYRING.exists() else []
-    argv += [SUITE, str(target), *apt_lines(url, SUITE, mirrors)]
-    say(f"building the node image (Debian {SUITE}, {len(PACKAGES)} packages and what they need), about half a minute")
+    argv += [suite, str(target), *apt_lines(url, suite, mirrors)]
+    say(f"building the node image (Debian {suite}, {len(PACKAGES)} packages and what they need), about half a minute")
     _run_with_progress(argv, say)
     target.rename(image)
     return image

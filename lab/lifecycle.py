@@ -16,7 +16,7 @@ from lab import cgroup, faults, holder, limits, network
 from lab.apt import machine_mirrors
 from lab.cache import cache_url, start_cache, stop_cache
 from lab.errors import CommandFailed, LabError
-from lab.image import build_image
+from lab.image import SUITES, build_image
 from lab.node import NodeFiles, is_running, make_key, start_node, stop_node
 from lab.plan import NodePlan, Plan, make_plan, this_instance
 from lab.process import run
@@ -30,8 +30,11 @@ LIMITS = "klaster-limits"
 Say = Callable[[str], None]
 
 
-def up(inventory_file: str, say: Say) -> Plan:
-    """Start what is missing of the inventory's lab and wait until every node answers ssh, booted."""
+def up(inventory_file: str, say: Say, suite: str | None = None) -> Plan:
+    """Start what is missing of the inventory's lab and wait until every node answers ssh, booted.
+
+    `suite` is the nodes' Debian release; unset: the one that the lab has, else the usual one.
+    """
     cluster = load_cluster(inventory_file)
     plan = make_plan(cluster)
     with holder.locked():
@@ -44,11 +47,12 @@ def up(inventory_file: str, say: Say) -> Plan:
         mirrors = machine_mirrors(dict(os.environ))
         network.refuse_foreign_addresses(plan)
         state = _claim_state_folder(plan, fresh=held is None)
+        suite = remember_suite(state, suite)
         holder.claim(inventory_file, cluster, held)
         limits.make_room(len(plan.nodes), holder.RUN / LIMITS)
         network.connect(plan)
         start_cache(plan, mirrors, state / "cache")
-        image = build_image(cache_url(plan), mirrors, say)
+        build_image(suite, cache_url(plan), mirrors, say)
         _make_keys(cluster, plan)
         shared = tuple(storage.path for storage in cluster.storage)
         for path in shared:
@@ -56,7 +60,7 @@ def up(inventory_file: str, say: Say) -> Plan:
         missing = [node for node in plan.nodes if not is_running(state, node.name)]
         for node in missing:
             network.plug_node(plan, node)
-            start_node(plan, node, image, mirrors, shared)
+            start_node(plan, node, suite, mirrors, shared)
         with ThreadPoolExecutor(max_workers=8) as pool:
             list(pool.map(lambda node: _wait_for(plan, node), plan.nodes))
     return plan
@@ -82,6 +86,17 @@ def _claim_state_folder(plan: Plan, *, fresh: bool) -> Path:
     (state / MARKER).touch()
     holder.give_to_caller(state, state / MARKER)
     return state
+
+
+def remember_suite(state: Path, asked: str | None) -> str:
+    """The release of this lab's nodes, kept in its state folder: a node's files lie over one image for good."""
+    file = state / "suite"
+    if not file.exists():
+        file.write_text(asked or SUITES[0], encoding="utf-8")
+    suite = file.read_text(encoding="utf-8")
+    if asked and asked != suite:
+        raise LabError(f"the nodes of this lab are Debian {suite}: run `bin/lab down` before `up --suite {asked}`")
+    return suite
 
 
 def _make_keys(cluster: Cluster, plan: Plan) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from lab import cgroup
 from lab.apt import Mirrors
 from lab.cache import apt_lines, cache_url
-from lab.image import SUITE
+from lab.image import image_path
 from lab.network import NETNS, processes_in
 from lab.plan import NodePlan, Plan
 from lab.process import end, launch, recorded, run, with_argument
@@ -65,13 +65,13 @@ def is_running(state: Path, name: str) -> bool:
     return recorded(NodeFiles(state, name).record) is not None
 
 
-def start_node(plan: Plan, node: NodePlan, image: Path, mirrors: Mirrors, shared: tuple[str, ...]) -> None:
+def start_node(plan: Plan, node: NodePlan, suite: str, mirrors: Mirrors, shared: tuple[str, ...]) -> None:
     """Boot a node that isn't running; its files are as it left them, or bare when it is new."""
     state = Path(plan.state_dir)
     files = NodeFiles(state, node.name)
     stop_node(plan, node)  # what an interrupted `up` had no time to record, or a killed container left
     if not (files.folder / "ready").exists():
-        _furnish(plan, node, files, mirrors)
+        _furnish(plan, node, suite, files, mirrors)
     shutil.rmtree(files.work, ignore_errors=True)
     for path in (files.root, files.work):
         path.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def start_node(plan: Plan, node: NodePlan, image: Path, mirrors: Mirrors, shared
     argv += [f"--bind={state / 'shared' / path.lstrip('/')}:{path}" for path in shared]
     if cgroup.is_by_hand():
         argv.append("--keep-unit")
-    folders = [str(files.root), str(image), str(files.upper), str(files.work)]
+    folders = [str(files.root), str(image_path(suite)), str(files.upper), str(files.work)]
     groups = " ".join(str(path) for path in cgroup.make(plan.instance.group, node.name))
     wrapper = [
         "unshare",
@@ -103,7 +103,7 @@ def start_node(plan: Plan, node: NodePlan, image: Path, mirrors: Mirrors, shared
         launch([*wrapper, *argv], files.record, log)
 
 
-def _furnish(plan: Plan, node: NodePlan, files: NodeFiles, mirrors: Mirrors) -> None:
+def _furnish(plan: Plan, node: NodePlan, suite: str, files: NodeFiles, mirrors: Mirrors) -> None:
     """What makes a node this node, laid over the image: name, keys, where its packages come from."""
     shutil.rmtree(files.folder, ignore_errors=True)
     state = Path(plan.state_dir)
@@ -123,7 +123,7 @@ def _furnish(plan: Plan, node: NodePlan, files: NodeFiles, mirrors: Mirrors) -> 
     (etc / "hosts").write_text(
         f"127.0.0.1\tlocalhost\n127.0.1.1\t{node.name}\n::1\tlocalhost\n"
     )  # as Debian's installer
-    (etc / "apt" / "sources.list").write_text("\n".join(apt_lines(cache_url(plan), SUITE, mirrors)) + "\n")
+    (etc / "apt" / "sources.list").write_text("\n".join(apt_lines(cache_url(plan), suite, mirrors)) + "\n")
     shutil.copy(state / "id_ed25519.pub", files.upper / "root" / ".ssh" / "authorized_keys")
     for suffix, mode in (("", 0o600), (".pub", 0o644)):
         target = etc / "ssh" / f"ssh_host_ed25519_key{suffix}"

@@ -16,9 +16,11 @@ from lab.process import run
 from lab.ssh import ssh_command
 
 RECORDINGS = Path("tests/recordings/nvidia/nodes")
-NEEDED = ("mode", "smi.xml", "kernel.log", "driver.json", "load.json")
+NEEDED = ("mode", "smi.xml", "kernel.log", "driver.json", "load.json", "numa.json")
 FOLDER = "etc/klaster-lab/gpu"
 PROGRAM = "usr/local/bin/nvidia-smi"
+MOST_CARDS = 16
+"""Slurm hands out files only: as many lie in the folder, whatever the recording says."""
 NOTHING = "none"
 """What is asked for to take the cards out again."""
 
@@ -81,6 +83,10 @@ def put_in(plan: Plan, node: NodePlan, name: str) -> None:
 def _tar(files: dict[str, str]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for index in range(MOST_CARDS):
+            link = tarfile.TarInfo(f"{FOLDER}/dev/nvidia{index}")
+            link.type, link.linkname = tarfile.SYMTYPE, "/dev/null"  # a device that opens, whoever asks
+            archive.addfile(link)
         for path, text in files.items():
             member = tarfile.TarInfo(path)
             data = text.encode()

@@ -159,18 +159,22 @@ def stack_steps(stack: GpuStack, node: Node, found: GpuState) -> list[Step]:
     steps.append(Step(f"{APT} --no-install-recommends install {tools}"))
     others = [one for one in flavours(node) if one not in choice]
     sets = {one: package_set(stack, node, found.distribution, one) for one in (*choice, *others)}
-    tries = " ".join(f"{one}:{sets[one].module}" for one in (*choice, *others))
+    tries = " ".join(f"{one}:{','.join(apt_words(sets[one]))}" for one in (*choice, *others))
     steps.append(Step(f"{TRY} {len(choice)} {tries}"))
     steps.append(Step(_install_chosen({one: sets[one] for one in choice})))
     return steps
+
+
+def apt_words(packages: PackageSet) -> list[str]:
+    """What apt is told: the set, its module first, without the other flavour's packages."""
+    return [*packages.names, *(f"{name}-" for name in packages.rivals)]
 
 
 def _install_chosen(sets: dict[Flavour, PackageSet]) -> str:
     """Install the flavour that the trial chose, without the other, and hold the set with the kernel."""
     cases = []
     for flavour, packages in sets.items():
-        remove = " ".join(f"{name}-" for name in packages.rivals)
-        cases.append(f"{flavour}) set -- {shlex.join(packages.names)} {remove};;")
+        cases.append(f"{flavour}) set -- {shlex.join(apt_words(packages))};;")
     hold = (
         "dpkg-query -W -f='${db:Status-Abbrev}|${Package}\\n' | sed -n 's/^[hi]i *|//p' | grep -E "
         "'^(nvidia|libnvidia|libcuda1|libnccl|linux-image|linux-headers|datacenter-gpu-manager)' | "

@@ -9,6 +9,7 @@ from pyinfra.context import host
 from inventory.loading import secrets_path
 from inventory.model import Cluster, Node
 from roles.facts import site
+from roles.operations.barrier import barrier
 from roles.operations.configure import configure
 from roles.operations.packages import packages
 from roles.operations.secret_store import SecretStore
@@ -97,9 +98,14 @@ def deploy() -> None:
         return
     head = "controller" in site.node().roles
     packages(name="Install the journal's sender and receiver", wanted=wanted_packages(site.node()))
-    configure(
-        name="Bring journals to the controller",
-        plan=_plan_here,
-        units=(Unit(SOCKET), Unit(TLS)) if head else (Unit(UPLOAD),),
-        actions=ACTIONS,
-    )
+    if head:
+        configure(
+            name="Take all journals on the controller",
+            plan=_plan_here,
+            units=(Unit(SOCKET), Unit(TLS)),
+            actions=ACTIONS,
+        )
+    # A sender that finds nobody ends, and is then no unit that stays up.
+    barrier(name="The controller takes journals")
+    if not head:
+        configure(name="Send the journal to the controller", plan=_plan_here, units=(Unit(UPLOAD),), actions=ACTIONS)

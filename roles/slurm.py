@@ -41,6 +41,11 @@ class SlurmNode:
     gpus: int
     memory_mib: int
 
+    @property
+    def autodetect(self) -> str:
+        """How Slurm learns which cores are beside a card: by the kernel's tables, from Slurm 24.11 on (Debian 13)."""
+        return "nvidia" if (self.found.distribution, self.found.release) == ("debian", "13") else ""
+
 
 def wanted_packages(node: Node) -> tuple[str, ...]:
     controller = ("slurmctld",) if "controller" in node.roles else ()

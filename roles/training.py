@@ -42,7 +42,7 @@ def plan(training: TrainingEnv, node: Node, found: FoundNode | None, lock_text: 
     if found is None:
         return Plan(refusal=f"{node.name} is not in the hardware lock yet: run deploys/discover.py first")
     on_debian_13 = found.distribution == "debian" and found.release == "13"
-    has_gpu = node.gpu_count > 0
+    has_gpu = node.gpu_count > 0 and not found.simulated
     source = training.source
     if source == "auto":
         source = "debian" if on_debian_13 and not has_gpu else "venv"
@@ -82,7 +82,7 @@ def venv_commands(wanted: Plan) -> list[str]:
 @operation()
 def torch() -> Generator[PyinfraCommand, None, None]:
     """Install what the plan says for this node."""
-    wanted = plan(site.cluster().training, site.node(), site.lock().nodes.get(host.name), _lock_text(site.cluster()))
+    wanted = plan(site.cluster().training, site.node(), site.lock().nodes.get(host.name), lock_text(site.cluster()))
     if wanted.refusal:
         yield sh(f"echo {shlex.quote(wanted.refusal)} >&2; exit 1")
         return
@@ -104,7 +104,8 @@ def torch() -> Generator[PyinfraCommand, None, None]:
         yield shell
 
 
-def _lock_text(cluster: Cluster) -> str:
+def lock_text(cluster: Cluster) -> str:
+    """The lock file of torch as it is now; empty if none is named."""
     file = cluster.training.lock_file
     return Path(file).expanduser().read_text(encoding="utf-8") if file else ""
 

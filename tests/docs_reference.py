@@ -19,6 +19,7 @@ from inventory.model import Cluster
 from inventory.spec import Spec
 from lab.cli import build_parser as lab_parser
 from lab.faults import render_table
+from tests.monitoring.live_alerts import live_alerts_table
 from validation.cli import parser as validate_parser
 from validation.registry import render_page
 
@@ -174,20 +175,21 @@ def _default(field: FieldInfo) -> str:
     return f"`{field.default}`"
 
 
-def with_tables(page: str) -> str:
+def with_tables(page: str, tables: str) -> str:
     """The page with fresh tables between its two marks."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{inventory_tables()}\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{tables}\n{END}{after}"
 
 
 def pages() -> dict[Path, str]:
     """Every generated page with the text it should have."""
-    inventory = DOCS / "inventory.md"
+    inventory, monitoring = DOCS / "inventory.md", DOCS / "monitoring.md"
     return {
         DOCS / "reference.md": reference_page(),
         DOCS / "checks.md": render_page(),
-        inventory: with_tables(inventory.read_text(encoding="utf-8")),
+        inventory: with_tables(inventory.read_text(encoding="utf-8"), inventory_tables()),
+        monitoring: with_tables(monitoring.read_text(encoding="utf-8"), live_alerts_table()),
     }
 
 

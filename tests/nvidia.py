@@ -34,6 +34,7 @@ class Recorded:
     kernel: list[str] = field(default_factory=list)
     driver: dict[str, str] = field(default_factory=lambda: {"module": DRIVER, "library": DRIVER})
     load: dict[str, Any] = field(default_factory=dict)
+    numa: dict[str, Any] = field(default_factory=dict)
     mode: str = "answers"
     """answers, hangs, or mismatch: what nvidia-smi does."""
 
@@ -95,6 +96,28 @@ def worked(index: int) -> dict[str, Any]:
     }
 
 
+def places(count: int) -> dict[str, Any]:
+    """Two sockets of 32 cores with half of the cards each, the network's port at the first; made up."""
+    cpus = ("0-31", "32-63")
+    side = [index * 2 // count for index in range(count)]
+    return {
+        "nodes": {"0": {"cpus": cpus[0], "distance": [10, 21]}, "1": {"cpus": cpus[1], "distance": [21, 10]}},
+        "cards": {bus(index)[4:].lower(): {"node": side[index], "cpus": cpus[side[index]]} for index in range(count)},
+        "ports": {"eth0": 0},
+        "slurmd": slurmd({index: cpus[side[index]] for index in range(count)}),
+    }
+
+
+def slurmd(cores: dict[int, str]) -> str:
+    """`slurmd -G`: a line for cards with the same cores."""
+    lines = []
+    for some in dict.fromkeys(cores.values()):
+        cards = ",".join(str(index) for index, own in cores.items() if own == some)
+        lines.append(f"slurmd: Gres Name=gpu Type=(null) Count={cards.count(',') + 1} Index=0 ID=7696487 "
+                     f"File=/dev/nvidia[{cards}] Cores={some} CoreCnt=64 Links=(null) Flags=HAS_FILE\n")  # fmt: skip
+    return "".join(lines)
+
+
 def healthy(count: int = 8) -> Recorded:
     peers = [
         {"src": src, "dst": dst, "gbytes_s": 20.0, "ok": True, "error": ""}
@@ -103,7 +126,7 @@ def healthy(count: int = 8) -> Recorded:
         if src != dst
     ]
     load = {"torch": "simulated", "cards": [worked(i) for i in range(count)], "peers": peers, "kernel": []}
-    return Recorded([card(index) for index in range(count)], load=load)
+    return Recorded([card(index) for index in range(count)], load=load, numa=places(count))
 
 
 LOST = 5
@@ -114,6 +137,8 @@ def _without_lost(node: Recorded) -> None:
     del node.cards[LOST]
     node.load["cards"] = [one for one in node.load["cards"] if one["index"] != LOST]
     node.load["peers"] = [one for one in node.load["peers"] if LOST not in (one["src"], one["dst"])]
+    del node.numa["cards"][bus(LOST)[4:].lower()]
+    node.numa["slurmd"] = ""  # slurmd does not start without one of its cards
 
 
 def _xid_79(node: Recorded) -> None:
@@ -160,6 +185,14 @@ def _p2p(node: Recorded) -> None:
     node.load["peers"][0] |= {"ok": False, "gbytes_s": 0.0, "error": "no end in 20 s"}
 
 
+def _slow_copies(node: Recorded) -> None:
+    next(one for one in node.load["peers"] if (one["src"], one["dst"]) == (0, LOST))["gbytes_s"] = 5.0
+
+
+def _far_cores(node: Recorded) -> None:
+    node.numa["slurmd"] = slurmd({index: "0-31" if index < 4 or index == LOST else "32-63" for index in range(8)})
+
+
 def _hot(node: Recorded) -> None:
     node.load["cards"][LOST]["under_load"] |= {"slowed_by": ["hw_thermal_slowdown"], "temperature_c": 97}
 
@@ -181,6 +214,8 @@ CHANGES: dict[str, Callable[[Recorded], None]] = {
     "slow-card": _slow,
     "wrong-results": _wrong_results,
     "broken-p2p": _p2p,
+    "slow-copies": _slow_copies,
+    "far-cores": _far_cores,
     "hot": _hot,
     "program-fault": _program,
 }
@@ -209,14 +244,19 @@ def smi_xml(node: Recorded) -> str:
 
 
 def files(name: str) -> dict[str, str]:
+    """The files of the folder of one of CHANGES."""
+    return files_of(recorded(name))
+
+
+def files_of(node: Recorded) -> dict[str, str]:
     """The files of a simulated node's folder."""
-    node = recorded(name)
     return {
         "mode": f"{node.mode}\n",
         "smi.xml": smi_xml(node),
         "kernel.log": "".join(f"{line}\n" for line in node.kernel),
         "driver.json": json.dumps(node.driver, indent=1) + "\n",
         "load.json": json.dumps(node.load) + "\n",
+        "numa.json": json.dumps(node.numa, indent=1) + "\n",
     }
 
 

@@ -43,7 +43,7 @@ class SlurmLauncher(SshLauncher):
         tasks = len(workers) // len(nodes)
         if any(sum(worker.node == node for worker in workers) != tasks for node in nodes):
             raise ValueError("nodes have different numbers of GPUs: one srun can't start them all; use --launcher ssh")
-        gpus = self._cluster.node(nodes[0]).gpu_count
+        gpus = min(self._cluster.node(node).gpu_count for node in nodes)
         words = [
             "srun", f"--job-name={JOB_NAME}", f"--nodelist={','.join(nodes)}", f"--nodes={len(nodes)}",
             f"--ntasks-per-node={tasks}", "--exclusive", "--label", "--kill-on-bad-exit=0", "--wait=0",

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Literal, Self, TypeVar
 
 from inventory.model import Cluster, Node
+from inventory.networks import link_for
 from validation.launch_ranks import Message, Worker
 from validation.launch_session import FleetError, RanksFailed, Session
 from validation.launch_slurm import SlurmLauncher
@@ -43,13 +44,16 @@ class Fleet:
     def __init__(
         self, launcher: Launcher, nodes: Sequence[Node], *, logs: Path, emit: Emit,
         clock: Callable[[], float] = time.monotonic, run_started: float = 0.0,
-        declared_gbps: Mapping[str, float] | None = None, torch: bool = True,
+        declared_gbps: Mapping[str, float] | None = None, addresses: Mapping[str, str] | None = None,
+        torch: bool = True,
     ) -> None:  # fmt: skip
         self.nodes: tuple[Node, ...] = tuple(nodes)
         """The nodes that still take part; a node whose rank failed is taken out."""
         self.lost: dict[str, FailureRecord] = {}
         """Nodes that were taken out, with the failure that was emitted first for each."""
         self.declared_gbps = dict(declared_gbps or {})
+        self._addresses = dict(addresses or {})
+        """Where a node's ranks meet, if not at its first address: in the network that carries compute."""
         self.slowest_gbps: float | None = None
         """The slowest pair that was measured: by it the large collectives are sized."""
         self.rounds = 0
@@ -156,7 +160,13 @@ class Fleet:
     def _new_workers(self) -> list[Worker]:
         places = [(node, local) for node in self.nodes for local in range(max(1, node.gpu_count))]
         return [
-            Worker(rank, node.name, node.address, local, self._logs / f"{node.name}-rank{rank}.log")
+            Worker(
+                rank,
+                node.name,
+                self._addresses.get(node.name, node.address),
+                local,
+                self._logs / f"{node.name}-rank{rank}.log",
+            )
             for rank, (node, local) in enumerate(places)
         ]
 
@@ -220,6 +230,7 @@ def start_fleet(
     Raises FleetError when no worker could be started at all.
     """
     kind = SlurmLauncher if launcher == "slurm" else SshLauncher
+    links = {node.name: link_for(cluster, node, "compute") for node in nodes}
     fleet = Fleet(
         kind(cluster, remotes, run_id),
         [node for node in nodes if node.name in remotes],
@@ -227,7 +238,8 @@ def start_fleet(
         emit=emit,
         clock=clock,
         run_started=clock() if run_started is None else run_started,
-        declared_gbps={node.name: cluster.link(node).speed_gbps or 1.0 for node in nodes},
+        declared_gbps={name: link.speed_gbps or 1.0 for name, link in links.items()},
+        addresses={name: link.address for name, link in links.items() if link.address},
     )
     try:
         fleet.up(stage)

@@ -245,6 +245,14 @@ class FailureRecord(Frozen):
     last_lines: tuple[str, ...] = ()
 
 
+class JournalRecord(Frozen):
+    """What the kernel and Slurm's daemons of a node that failed said during the run; shown beside the failure."""
+
+    kind: Literal["journal"] = "journal"
+    node: str
+    lines: tuple[str, ...] = Field(description="The last ones, oldest first; or why the node could not be asked.")
+
+
 Record = Annotated[
     RunRecord
     | StageRecord
@@ -258,7 +266,8 @@ Record = Annotated[
     | FingerprintRecord
     | SpeedRecord
     | AcceptanceRecord
-    | FailureRecord,
+    | FailureRecord
+    | JournalRecord,
     Field(discriminator="kind"),
 ]
 RECORD: TypeAdapter[Record] = TypeAdapter(Record)

@@ -18,13 +18,15 @@ from validation.checks.node_disk import DISK_PATHS
 from validation.checks.node_identity import asked_units, over_limit_jobs
 from validation.checks.node_services import ASKED
 from validation.checks.node_system import versions_of
-from validation.gpu_gather import load_gpus
+from validation.gpu_gather import ask_binding, ask_container, load_gpus
+from validation.rdma_gather import measure_rdma
 from validation.remote import Remote, RemoteError, connect_all
 from validation.slurm_state import SlurmNode
 
 PROBE = Path(__file__).parent / "payloads" / "probe.py"
 DISK_PROBE = Path(__file__).parent / "payloads" / "probe_disk.py"
 GPU_PROBE = Path(__file__).parent / "payloads" / "probe_gpu.py"
+NETWORK_PROBE = Path(__file__).parent / "payloads" / "probe_network.py"
 PROBE_TIMEOUT_S = 12.0
 """Each of its questions has 4 s of its own; forking them costs 1–2 s on a slow machine."""
 GPU_PROBE_TIMEOUT_S = 30.0
@@ -55,13 +57,20 @@ def gather(
             has_gpus = bool(node.gpus or (locked and locked.gpus))
             probes[name] = ask(cluster, node, remotes[name], has_gpus)
             if has_gpus:
-                probes[name] = {**probes[name], "gpu_load": load_gpus(cluster, name, remotes, slurm)}
+                probes[name] = {
+                    **probes[name],
+                    "gpu_load": load_gpus(cluster, name, remotes, slurm),
+                    "gpu_binding": ask_binding(cluster, name, remotes, slurm),
+                    "gpu_container": ask_container(cluster, name, remotes),
+                }
         except RemoteError as error:
             no_probe[name] = str(error)
 
     with ThreadPoolExecutor(max_workers=max(1, min(32, len(remotes)))) as pool:
         list(pool.map(one, remotes))
         order = [node.name for node in cluster.nodes if node.name in probes]
+        for name, said in measure_rdma(cluster, {name: probes[name] for name in order}, remotes, pool).items():
+            probes[name] = {**probes[name], "rdma_peer": said}
         munge = exchange_credentials(cluster, {name: probes[name] for name in order}, remotes, pool)
     return Gathered(
         cluster=cluster,
@@ -103,6 +112,7 @@ def questions(cluster: Cluster, node: Node, has_gpus: bool = False) -> dict[str,
     return {
         "names": [other.name for other in cluster.nodes],
         "peers": {other.name: other.address for other in cluster.nodes if other.name != node.name},
+        "networks": further_networks(cluster, node),
         "paths": list(dict.fromkeys([*DISK_PATHS, "/dev/shm", *storage])),  # noqa: S108 - looked at, not written
         "services": [*ASKED, *asked_units(cluster, node)],
         "people": [user.name for user in cluster.users],
@@ -116,9 +126,19 @@ def questions(cluster: Cluster, node: Node, has_gpus: bool = False) -> dict[str,
     }
 
 
+def further_networks(cluster: Cluster, node: Node) -> dict[str, dict[str, str]]:
+    """Network → peer → its address there, for each network but the first that this node is in."""
+    found: dict[str, dict[str, str]] = {}
+    for network in cluster.networks[1:]:
+        if cluster.link(node, network).address:
+            links = {other.name: cluster.link(other, network) for other in cluster.nodes if other is not node}
+            found[network.name] = {name: link.address for name, link in links.items() if link.address}
+    return found
+
+
 def probe_program(has_gpus: bool) -> bytes:
     """The probe as one file for a Python that reads it from its standard input."""
-    parts = (DISK_PROBE, GPU_PROBE, PROBE) if has_gpus else (DISK_PROBE, PROBE)
+    parts = (DISK_PROBE, NETWORK_PROBE, *((GPU_PROBE,) if has_gpus else ()), PROBE)
     return b"\n".join(part.read_bytes() for part in parts)
 
 

@@ -1,17 +1,21 @@
-"""After a failure: what the kernel and Slurm of the node said at that time, beside the rank's own log."""
+"""After a failure: what the kernel and Slurm of the node said at that time, to be shown beside it."""
 
 from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from validation.model import FailureRecord, Record
+from validation.model import FailureRecord, JournalRecord, NodeCheckRecord, Outcome, Record
 from validation.remote import Remote, RemoteError
+from validation.verdict import judge
 
 MARGIN_S = 60
-MOST_LINES = 400
+MOST_LINES, SHOWN_LINES = 400, 60
+"""In the file, and in the report."""
+MOST_AT_ONCE = 32
 UNITS = ("slurmd", "slurmctld", "munge", "chrony")
 DEADLINE_S = 15
 
@@ -23,23 +27,33 @@ def journal_command(since_s: float) -> str:
     return f"journalctl --no-pager -o short-iso -n {MOST_LINES} {window} {units} _TRANSPORT=kernel"
 
 
-def failed_nodes(records: Iterable[Record]) -> tuple[str, ...]:
-    """Nodes with a rank that did not finish, each once, in their order."""
-    return tuple(dict.fromkeys(record.node for record in records if isinstance(record, FailureRecord)))
+def failed_nodes(records: Sequence[Record]) -> tuple[str, ...]:
+    """Nodes with a rank that did not finish, with a failed check, or named as a culprit; each once."""
+    names = [record.node for record in records if isinstance(record, FailureRecord)]
+    names += [r.node for r in records if isinstance(r, NodeCheckRecord) and r.outcome is Outcome.FAIL]
+    names += [culprit.node for culprit in judge(records).culprits if culprit.node]
+    return tuple(dict.fromkeys(names))
 
 
-def collect_journals(logs: Path, records: Iterable[Record], remotes: Mapping[str, Remote], began: float) -> None:
-    """Write logs/NODE.journal.txt for each node where something failed; a node that can't be asked is named there."""
-    since_s = time.monotonic() - began
-    for name in failed_nodes(records):
-        file = logs / f"{name}.journal.txt"
-        remote = remotes.get(name)
-        if remote is None:
-            file.write_text("the node was not reached\n", encoding="utf-8")
-            continue
-        try:
-            done = remote.run(remote.sudo(journal_command(since_s)), timeout_s=DEADLINE_S)
-        except RemoteError as error:
-            file.write_text(f"the node's journal could not be read: {error}\n", encoding="utf-8")
-        else:
-            file.write_text(done.stdout or done.stderr or "no line in this time\n", encoding="utf-8")
+def collect_journals(
+    logs: Path, records: Sequence[Record], remotes: Mapping[str, Remote], began: float, emit: Callable[[Record], None]
+) -> None:
+    """Write logs/NODE.journal.txt for each node where something failed, and its end as a record for the report."""
+    command = journal_command(time.monotonic() - began)
+    names = failed_nodes(records)
+    with ThreadPoolExecutor(max_workers=max(1, min(MOST_AT_ONCE, len(names)))) as pool:
+        said = list(pool.map(lambda name: read_journal(remotes.get(name), command), names))
+    for name, text in zip(names, said, strict=True):
+        (logs / f"{name}.journal.txt").write_text(text, encoding="utf-8")
+        emit(JournalRecord(node=name, lines=tuple(text.splitlines()[-SHOWN_LINES:])))
+
+
+def read_journal(remote: Remote | None, command: str) -> str:
+    """The lines, or why there are none: a node that can't be asked is no reason to ask no other."""
+    if remote is None:
+        return "the node was not reached\n"
+    try:
+        done = remote.run(remote.sudo(command), timeout_s=DEADLINE_S)
+    except RemoteError as error:
+        return f"the node's journal could not be read: {error}\n"
+    return done.stdout or done.stderr or "no line in this time\n"

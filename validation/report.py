@@ -14,7 +14,7 @@ from markupsafe import Markup
 from inventory.hardware import FoundNode, HardwareLock
 from validation import report_figures, report_scaling
 from validation.certificate_model import Certificate, CheckEntry, NodeEntry
-from validation.model import SEVERITY, Judgement, Outcome, Record, RunRecord
+from validation.model import SEVERITY, JournalRecord, Judgement, Outcome, Record, RunRecord
 from validation.report_data import Direction, RunData, gather
 from validation.report_scope import still_open
 from validation.report_words import (
@@ -95,6 +95,7 @@ def render_report(records: Sequence[Record], judgement: Judgement, certificate: 
     return page.render(
         **_verdict(document, judgement), **_links(data, document), **_training(data), **_nodes(data, document),
         **_coverage(data, document),
+        journals={one.node: one.lines for one in records if isinstance(one, JournalRecord)},
     )  # fmt: skip
 
 

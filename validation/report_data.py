@@ -11,6 +11,7 @@ from itertools import combinations
 from statistics import median, median_high
 
 from inventory.model import Cluster
+from inventory.networks import link_for
 from validation.model import (
     CellRecord,
     CollectiveRecord,
@@ -166,7 +167,7 @@ def _directions(cluster: Cluster, records: Sequence[Record]) -> dict[tuple[str, 
             cells[record.src, record.dst].append(record)
         elif isinstance(record, ReachRecord):
             reaches[record.src, record.dst].append(record)
-    speeds = {node.name: cluster.link(node).speed_gbps or 0.0 for node in cluster.nodes}
+    speeds = {node.name: link_for(cluster, node, "compute").speed_gbps or 0.0 for node in cluster.nodes}
     known = [(a, b) for a in speeds for b in speeds if a != b]
     others = sorted({*cells, *reaches} - set(known))
     return {

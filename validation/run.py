@@ -87,7 +87,7 @@ def _validate(run: Run, started: datetime, stack: ExitStack) -> int:
         run.interrupted = True
         skip_the_rest(run, "interrupted")
         run.progress.step("run", "interrupted: nothing is left on the nodes; judging what was measured")
-    collect_journals(run.folder.logs, run.folder.records(), run.remotes, run.began)
+    collect_journals(run.folder.logs, run.folder.records(), run.remotes, run.began, run.emit)
     finished = finish(run.folder, _signing_key(run))
     run.folder.point_latest()
     add_golden(run.folder, run.records, finished.judgement)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from inventory.hardware import HardwareLock
 from inventory.model import Cluster, Node
+from inventory.networks import has_link
 from validation.golden import load_golden
 from validation.model import CellRecord, Judgement, Outcome, Record, RunRecord, Stage, StageRecord
 from validation.progress import Progress
@@ -75,6 +76,7 @@ class Run:
         """Nodes of stage pairs: the ranks, and the head where they are few."""
         head = self.cluster.controller
         extra = len(self.ranks) < HEAD_AS_PARTNER_BELOW and head not in self.ranks and head.name in self.remotes
+        extra = extra and has_link(self.cluster, head, "compute")
         return [node for node in self.cluster.nodes if node in self.ranks or (extra and node is head)]
 
 
@@ -141,6 +143,12 @@ def _node_stage(run: Run) -> None:
     judge_nodes(gathered, names, run.folder.logs, run.emit)
 
 
+def as_it_computes(node: Node, lock: HardwareLock) -> Node:
+    """A node whose cards are recordings has one rank, on its processor, and not one a card."""
+    found = lock.nodes.get(node.name)
+    return node.model_copy(update={"gpus": ()}) if found and found.simulated else node
+
+
 def _measured_stages(run: Run, wanted: Sequence[Stage]) -> None:
     from validation.launcher import FleetError
 
@@ -176,8 +184,8 @@ def _start_ranks(run: Run, nodes: Sequence[Node], stage: Stage) -> Fleet:
         run.progress.step(stage, f"starting {len(nodes)} workers through {run.launcher}")
         try:
             return start_fleet(
-                run.cluster, run.remotes, nodes, launcher=run.launcher, run_id=run.run_id, logs=run.folder.logs,
-                emit=run.emit, run_started=run.began,
+                run.cluster, run.remotes, [as_it_computes(node, run.lock) for node in nodes], launcher=run.launcher,
+                run_id=run.run_id, logs=run.folder.logs, emit=run.emit, run_started=run.began,
             )  # fmt: skip
         except FleetError as error:
             if run.launcher == "ssh" or run.options.launcher == "slurm":

@@ -61,9 +61,9 @@ _Packages = tuple[tuple[str, ...], dict[Flavour, str], str]
 
 
 def _debian(distribution: tuple[str, str]) -> _Packages:
-    nvvm = ("libnvidia-nvvm4",) if distribution[1] == "13" else ()
+    nvvm, nccl = (("libnvidia-nvvm4",), ("libnccl2",)) if distribution[1] == "13" else ((), ())  # Debian 12 has neither
     base = ("libcuda1", "libnvidia-ml1", "libnvidia-ptxjitcompiler1", *nvvm, "nvidia-smi", "nvidia-persistenced",
-            "nvidia-modprobe", "libnccl2")  # fmt: skip
+            "nvidia-modprobe", *nccl)  # fmt: skip
     return base, {"open": "nvidia-open-kernel-dkms", "proprietary": "nvidia-kernel-dkms"}, "nvidia-cuda-toolkit"
 
 

@@ -6,7 +6,7 @@ import ipaddress
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from inventory import words
 from inventory.errors import InventoryError
 from inventory.model import Cluster, External, Gpu, Link, Network, Node, Ssh, Team, User
+from inventory.networks import Purpose, has_link, link_for, network_for
 from inventory.spec import Spec
 
 LAN = Network(name="lan", cidr="10.0.0.0/24", speed_gbps=1)
@@ -96,6 +97,41 @@ def test_a_second_network_needs_an_address_and_gives_its_speed() -> None:
     assert link == Link(network="fast", address="10.0.1.2", speed_gbps=100, mtu=9000)
     with pytest.raises(InventoryError, match='its link to "fast" needs an address'):
         cluster(nodes=(HEAD, Node(name="n1", address="10.0.0.2", links=(Link(network="fast"),))))
+
+
+def test_a_purpose_has_one_network_and_every_compute_node_is_in_it() -> None:
+    """What no network declares is carried by the first; a node without an address in the declared one is refused."""
+    fast = FAST.model_copy(update={"purposes": ("compute",)})
+    node = Node(name="n1", address="10.0.0.2", links=(Link(network="fast", address="10.0.1.2"),))
+    head = HEAD.model_copy(update={"roles": ("controller",)})
+    one = cluster(networks=(LAN, fast), nodes=(head, node))
+    assert [network_for(one, purpose).name for purpose in get_args(Purpose)] == [
+        "lan",
+        "fast",
+        "lan",
+    ]
+    assert link_for(one, node, "compute").address == "10.0.1.2"
+    assert link_for(one, head, "compute").address == head.address, "it has no link there"
+    assert not has_link(one, head, "compute")
+    with pytest.raises(InventoryError, match=r'node "n2" computes and has no link to the network "fast".*add links='):
+        cluster(networks=(LAN, fast), nodes=(head, node, Node(name="n2", address="10.0.0.3")))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        (("compute",), ("compute",), 'networks "lan" and "fast" both carry compute'),
+        ((), ("management",), 'network "fast" carries management, and the first network is "lan"'),
+    ],
+)
+def test_purposes_that_contradict_each_other_are_refused(
+    first: tuple[Purpose, ...], second: tuple[Purpose, ...], words: str
+) -> None:
+    """One network a purpose, and management is where every node's address is."""
+    networks = (LAN.model_copy(update={"purposes": first}), FAST.model_copy(update={"purposes": second}))
+    node = Node(name="n1", address="10.0.0.2", links=(Link(network="fast", address="10.0.1.2"),))
+    with pytest.raises(InventoryError, match=words):
+        cluster(networks=networks, nodes=(HEAD.model_copy(update={"roles": ("controller",)}), node))
 
 
 def test_addresses_are_unique_in_every_network() -> None:

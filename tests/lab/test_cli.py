@@ -19,6 +19,7 @@ from lab.errors import LabError
         (["shape", "n1", "nan"], '"nan" is not a speed in Mb/s'),
         (["cut", "n1"], "b"),
         (["up", "--force"], "--force"),
+        (["up", "--suite", "sid"], "invalid choice: 'sid'"),
     ],
 )
 def test_a_wrong_command_line_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

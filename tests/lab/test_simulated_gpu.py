@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,10 @@ def test_the_program_repeats_the_recording(
     done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, env=os.environ)
     assert done.returncode == status
     assert words in done.stdout + done.stderr
+
+
+def test_slurm_finds_a_device_a_card() -> None:
+    """Beside the recording lie as many devices as a node can have cards: Slurm counts nothing else."""
+    with tarfile.open(fileobj=io.BytesIO(simulated_gpu._tar({}))) as archive:
+        found = {member.name: member.linkname for member in archive.getmembers()}
+    assert found == {f"{simulated_gpu.FOLDER}/dev/nvidia{index}": "/dev/null" for index in range(16)}

@@ -12,17 +12,17 @@ CACHE = Path("/var/cache/klaster/promtool")
 
 
 @cache
-def promtool() -> str:
-    """Path of promtool; on a machine without it the package is fetched once, and only this program is taken out."""
-    found = shutil.which("promtool")
+def program_of_prometheus(name: str) -> str:
+    """Path of promtool or prometheus; on a machine without it the package is fetched once, and only that taken out."""
+    found = shutil.which(name)
     if found:
         return found
-    program = CACHE / "usr/bin/promtool"
+    program = CACHE / "usr/bin" / name
     if not program.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         script = (
             "rm -f prometheus_*.deb; apt-get -q -o APT::Sandbox::User=root download prometheus; "
-            "dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool; rm -f prometheus_*.deb"
+            f"dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/{name}; rm -f prometheus_*.deb"
         )
         subprocess.run(["sh", "-ec", script], cwd=CACHE, check=True, capture_output=True, text=True, timeout=300)
     return str(program)
@@ -31,5 +31,11 @@ def promtool() -> str:
 def run_promtool(*words: str, stdin: str | None = None, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run promtool and give what it said."""
     return subprocess.run(
-        [promtool(), *words], input=stdin, cwd=cwd, capture_output=True, text=True, check=False, timeout=300
+        [program_of_prometheus("promtool"), *words],
+        input=stdin,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )

@@ -1,34 +1,21 @@
-"""Monitoring for real: all targets up, every panel has data, the right alert fires, and outside nothing answers."""
+"""Monitoring for real: all targets up, every panel has data, metrics are well formed, and outside nothing answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable
 
 import pytest
 
 from files.grafana.panels import BOARDS
 from tests.lab.handle import Lab
-from tests.monitoring.live import deploy, query, targets, told, wait_for, write_inventory
+from tests.monitoring.live import deploy, query, scrape, targets, wait_for
 from tests.monitoring.promtool import run_promtool
 
 pytestmark = pytest.mark.full
+SERIES_A_NODE = 450
+"""Without cards, on two to four processors."""
 PORTS = (3000, 9090, 9093, 9094, 9100, 9180, 19532)
-NOBODYS_FAULT = ("NodeDrained", "DiskFillsUp", "DiskFull", "MemoryPressure")
-"""Nodes may be in quarantine, and the lab's nodes share the disk and memory of a machine that does other work too."""
-
-
-@pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Three nodes, deployed with monitoring, certified once by the nightly program."""
-    lab = write_inventory(tmp_path_factory.mktemp("watched"))
-    lab.lab("up", lab.inventory, timeout_s=900)
-    try:
-        deploy(lab)
-        lab.ssh("head", "systemctl start klaster-nightly", timeout_s=600)
-        wait_for(lambda: set(targets(lab).values()) == {"up"}, 90)
-        yield lab
-    finally:
-        lab.lab("down")
 
 
 def test_a_second_deploy_changes_nothing(watched: Lab) -> None:
@@ -57,56 +44,30 @@ def test_every_panel_has_data_or_a_reason(watched: Lab) -> None:
     assert empty == []
 
 
-def test_what_the_exporters_say_is_right_by_promtool(watched: Lab) -> None:
-    """promtool finds nothing to say against the product's own metrics."""
-    text = watched.ssh("head", "curl -sS http://127.0.0.1:9180/metrics; cat /var/lib/prometheus/node-exporter/*.prom")
-    ran = run_promtool("check", "metrics", stdin=text.stdout)
-    assert ran.returncode == 0, ran.stderr
+SERVERS = {9100: ("head", "n1", "n2"), 9090: ("head",), 9093: ("head",)}
+"""Port → nodes that give metrics there over TLS; the exporter of the controller is asked on its loopback."""
+NOT_OURS = {"prometheus", "alertmanager", "node", "go", "net", "promhttp", "process"}
+"""First word of metrics that others name: promtool has opinions about some."""
 
 
-def _trouble(lab: Lab, put: str, undo: str, alert: str, node: str = "n2") -> None:
-    on = node or "head"
-    before = told(lab)
-    lab.ssh(on, put)
-    try:
-        wait_for(lambda: (alert, node) in told(lab), 240)
-        others = {name for name, _ in told(lab) - before} - {alert, *NOBODYS_FAULT}
-    finally:
-        lab.ssh(on, undo)
-    assert others == set()
-    wait_for(lambda: (alert, node) not in told(lab), 420)
+def test_what_every_exporter_says_is_right_by_promtool(watched: Lab) -> None:
+    """A scrape of each is well formed; of the names that are ours promtool has nothing to say."""
+    texts = [watched.ssh("head", "curl -sS http://127.0.0.1:9180/metrics").stdout]
+    for port, nodes in SERVERS.items():
+        texts += [scrape(watched, node, port) for node in nodes]
+    for text in texts:
+        ran = run_promtool("check", "metrics", stdin=text)
+        said = [line for line in (ran.stdout + ran.stderr).splitlines() if line.strip()]
+        about_ours = [line for line in said if re.split(r"[_ ]", line)[0] not in NOT_OURS]
+        assert ran.returncode in (0, 3), "3: it would have named something differently"
+        assert about_ours == []
 
 
-@pytest.mark.parametrize(
-    ("put", "undo", "alert", "node"),
-    [
-        ("systemctl stop slurmd", "systemctl start slurmd", "SlurmdDown", "n2"),
-        ("systemctl stop munge", "systemctl start munge", "ServiceDown", "n2"),
-        ("nft delete table inet klaster", "nft -f /etc/klaster/firewall.nft", "FirewallOff", "n2"),
-        (
-            "systemctl kill -s STOP prometheus-node-exporter",
-            "systemctl kill -s CONT prometheus-node-exporter",
-            "TargetMissing",
-            "n2",
-        ),
-        ("systemctl stop slurmctld", "systemctl start slurmctld", "SlurmControllerDown", ""),
-    ],
-)
-def test_the_right_alert_fires_and_no_other(watched: Lab, put: str, undo: str, alert: str, node: str) -> None:
-    """A part that is stopped, frozen or flushed is named by its alert alone, and the alert goes when it is healed."""
-    _trouble(watched, put, undo, alert, node)
-
-
-def test_a_node_that_is_cut_off_is_down_and_nothing_else(watched: Lab) -> None:
-    """A node that the controller can't reach is told once, as NodeDown: what follows from it is silenced."""
-    watched.lab("cut", "head", "n2")
-    try:
-        wait_for(lambda: ("NodeDown", "n2") in told(watched), 240)
-        names = {name for name, node in told(watched) if node == "n2"}
-    finally:
-        watched.lab("heal")
-    assert names == {"NodeDown"}
-    wait_for(lambda: ("NodeDown", "n2") not in told(watched), 420)
+def test_a_nodes_series_are_bounded(watched: Lab) -> None:
+    """What docs/monitoring.md states of a node's series holds, with room for the lab's own interfaces and disks."""
+    for node in ("head", "n1", "n2"):
+        series = [line for line in scrape(watched, node, 9100).splitlines() if line and not line.startswith("#")]
+        assert len(series) < SERIES_A_NODE
 
 
 SCAN = """

@@ -25,6 +25,12 @@ NVIDIA = GpuStack(versions="nvidia-580", repository_url="https://packages.exampl
 UBUNTU = GpuStack(versions="ubuntu-580")
 
 
+LIBRARIES = "libcuda1,libnvidia-ml1,libnvidia-ptxjitcompiler1,libnvidia-nvvm4"
+REST = f"{LIBRARIES},nvidia-smi,nvidia-persistenced,nvidia-modprobe,libnccl2"
+OPEN = f"open:nvidia-open-kernel-dkms,{REST},nvidia-kernel-dkms-"
+PROPRIETARY = f"proprietary:nvidia-kernel-dkms,{REST},nvidia-open-kernel-dkms-"
+
+
 def node(model: str = "NVIDIA A10G", **fields: Any) -> Node:
     return Node(name="n2", address="10.0.0.3", gpus=(Gpu(model=model, **fields),))
 
@@ -70,23 +76,30 @@ def test_the_module_is_tried_before_anything_is_installed() -> None:
     """Tools and headers first, then the trial of the preferred and the second module, then the set, then the hold."""
     tools, trial, install = commands(DEBIAN, node(), bare())
     assert f"linux-headers-amd64 linux-headers-{KERNEL}" in tools
-    assert trial == f"{gpu.TRY} 2 open:nvidia-open-kernel-dkms proprietary:nvidia-kernel-dkms"
+    assert trial == f"{gpu.TRY} 2 {OPEN} {PROPRIETARY}"
     assert "open) set -- nvidia-open-kernel-dkms libcuda1" in install
     assert "nvidia-kernel-dkms-" in install
     assert "apt-mark -q hold" in install
+
+
+def test_debian_12_is_asked_for_what_it_has() -> None:
+    """Its archive has neither NCCL nor a compiler of its own library: asked for them, apt refuses the whole set."""
+    old = package_set(GpuStack(versions="debian-535"), node(), ("debian", "12"), "proprietary")
+    assert {"libnccl2", "libnvidia-nvvm4"}.isdisjoint(old.names)
+    assert {"libnccl2", "libnvidia-nvvm4"} <= set(package_set(DEBIAN, node(), ("debian", "13"), "proprietary").names)
 
 
 def test_a_named_module_is_the_only_one_that_may_be_taken() -> None:
     """With flavour=open the other is tried only so as to say that it would work."""
     stack = GpuStack(versions="debian-550", flavour="open")
     _, trial, install = commands(stack, node(), bare())
-    assert trial == f"{gpu.TRY} 1 open:nvidia-open-kernel-dkms proprietary:nvidia-kernel-dkms"
+    assert trial == f"{gpu.TRY} 1 {OPEN} {PROPRIETARY}"
     assert "proprietary)" not in install
 
 
 def test_an_old_card_gets_the_proprietary_module_only() -> None:
     """Pascal has no open module: it is not even tried."""
-    assert commands(DEBIAN, node("Quadro P2000"), bare())[1] == f"{gpu.TRY} 1 proprietary:nvidia-kernel-dkms"
+    assert commands(DEBIAN, node("Quadro P2000"), bare())[1] == f"{gpu.TRY} 1 {PROPRIETARY}"
 
 
 def test_a_second_run_changes_nothing() -> None:

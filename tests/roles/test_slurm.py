@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
+from inventory.hardware import SIMULATED
 from inventory.model import Network
 from inventory.node_part import node_part_sha256
-from roles import slurm
+from roles import fabric, slurm
 from roles.facts.slurm import NodeInSlurm, SlurmState, parse_slurm
 from tests.roles.sample import cluster, found, gpu, lock
 
@@ -36,8 +37,26 @@ def test_nodes_come_from_the_lock() -> None:
 def test_gres_names_each_card() -> None:
     """gres.conf is written where there are GPUs and removed where there are none."""
     with_gpus = _conf(n1=found(), n2=found(gpus=(gpu(0), gpu(1))))
-    assert "NodeName=n2 Name=gpu File=/dev/nvidia[0-1]" in with_gpus["/etc/slurm/gres.conf"]
+    assert "NodeName=n2 AutoDetect=nvidia Name=gpu File=/dev/nvidia[0-1]" in with_gpus["/etc/slurm/gres.conf"]
     assert "/etc/slurm/gres.conf" not in _conf(n1=found())
+
+
+def test_simulated_cards_are_files_of_the_lab() -> None:
+    """Slurm leaves cards without a file out, and calls the node invalid that has fewer than it should."""
+    recorded = gpu(0).model_copy(update={"uuid": f"{SIMULATED}1"})
+    conf = _conf(n2=found(gpus=(recorded, recorded)))["/etc/slurm/gres.conf"]
+    assert "NodeName=n2 Name=gpu File=/etc/klaster-lab/gpu/dev/nvidia[0-1]\n" in conf
+
+
+def test_cores_beside_a_card_are_found_where_slurm_can() -> None:
+    """Slurm before 24.11 (Ubuntu 24.04) has no way to ask the kernel for them."""
+    conf = _conf(n2=found(distribution="ubuntu", release="24.04", gpus=(gpu(0),)))["/etc/slurm/gres.conf"]
+    assert "NodeName=n2 Name=gpu File=/dev/nvidia0" in conf
+
+
+def test_tasks_are_told_their_interface() -> None:
+    """slurm.conf names the program that role fabric lays on every node."""
+    assert f"TaskProlog={fabric.TASK_PROLOG}\n" in _conf(n1=found())["/etc/slurm/slurm.conf"]
 
 
 def test_cgroups_only_where_every_node_has_them() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from inventory.hardware import SIMULATED
 from inventory.model import TrainingEnv
 from roles import training
-from tests.roles.sample import cluster, found
+from tests.roles.sample import cluster, found, gpu
 
 CPU_LOCK = "torch==2.9.0 --hash=sha256:00\n"
 CUDA_LOCK = "nvidia-cublas==13.0 --hash=sha256:00\ntorch==2.9.0 --hash=sha256:00\n"
@@ -24,6 +25,12 @@ def test_elsewhere_a_virtual_environment() -> None:
     env = TrainingEnv(lock_file="torch.lock")
     assert _plan(env, "n2", CUDA_LOCK).venv == env.venv
     assert _plan(env, "n1", CPU_LOCK, distribution="ubuntu", release="24.04").venv == env.venv
+
+
+def test_simulated_cards_compute_nothing() -> None:
+    """A rehearsal's node whose cards are recordings takes what a node without cards takes."""
+    recorded = gpu().model_copy(update={"uuid": f"{SIMULATED}1"})
+    assert _plan(TrainingEnv(), "n2", gpus=(recorded,)).packages == training.DEBIAN
 
 
 def test_no_cuda_build_on_a_cpu_node() -> None:

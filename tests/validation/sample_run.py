@@ -16,7 +16,7 @@ from inventory.model import Substrate
 from tests.validation.sample_builder import Builder, Sample
 from validation.certificate import build_certificate, certificate_json
 from validation.metrics import render_metrics
-from validation.model import CheckResult, Culprit, FailureRecord, Outcome
+from validation.model import CheckResult, Culprit, FailureRecord, JournalRecord, Outcome
 from validation.report import render_report
 from validation.summary import render_summary
 
@@ -114,6 +114,8 @@ def hang() -> Sample:
         )
     )
     run.stage("training", 21.0, "error", "n2's rank stopped answering")
+    lines = ("2026-10-03T10:16:02 n2 kernel: a kernel's line", "2026-10-03T10:16:03 n2 slurmd[812]: slurmd's line")
+    run.records.append(JournalRecord(node="n2", lines=lines))
     culprit = Culprit(
         kind="node",
         subject="n2",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ import pytest
 from inventory.hardware import FoundGpu
 from inventory.model import Gpu
 from tests import nvidia
-from validation.checks import gpu, gpu_load
+from validation.checks import gpu, gpu_load, gpu_numa
 from validation.checks.node import Finding, Gathered, ProbeError
+from validation.gpu_gather import parse_binding
 from validation.model import Outcome
 from validation.node_file import load
 
@@ -30,8 +33,10 @@ CHECKS = {
     "gpu-memory-bandwidth": gpu_load.gpu_memory_bandwidth,
     "gpu-copies": gpu_load.gpu_copies,
     "gpu-heat": gpu_load.gpu_heat,
+    "gpu-numa": gpu_numa.gpu_numa,
 }
 VICTIM = f"GPU 0000:{0x1B + nvidia.LOST:02x}:00.0 of n3"
+NEIGHBOUR = f"GPU 0000:{0x1B:02x}:00.0 of n3"
 LOST, HANGS, MISMATCH = "gpu-lost", "driver-hangs", "driver-mismatch"
 
 
@@ -48,6 +53,7 @@ def answers(name: str) -> dict[str, Any]:
         "gpu_kernel": {"ok": found["kernel.log"]},
         "gpu_driver": {"ok": json.loads(found["driver.json"])},
         "gpu_load": {"ok": json.loads(found["load.json"])},
+        "gpu_numa": {"ok": json.loads(found["numa.json"])},
     }
 
 
@@ -104,6 +110,8 @@ FAULTS = [
     ("slow-card", {"gpu-compute"}, "gpu-slow", VICTIM),
     ("wrong-results", {"gpu-compute"}, "gpu-wrong-results", VICTIM),
     ("broken-p2p", {"gpu-copies"}, "p2p", "peer copies on n3"),
+    ("slow-copies", {"gpu-copies"}, "gpu-copies-slow", f"GPU 0 → {nvidia.LOST} of n3"),
+    ("far-cores", {"gpu-numa"}, "gpu-binding", f"binding of {NEIGHBOUR}"),
     ("hot", {"gpu-heat"}, "gpu-heat", VICTIM),
 ]
 
@@ -188,3 +196,123 @@ def test_a_load_that_could_not_run_blames_nobody() -> None:
     probes = {**gathered.probes, "n3": {**gathered.probes["n3"], "gpu_load": broken}}
     with pytest.raises(ProbeError, match="torch"):
         gpu_load.gpu_compute(dataclasses.replace(gathered, probes=probes).subject("n3"))
+
+
+def numa(**changes: Any) -> Gathered:
+    """Eight healthy cards, whose machine's tables say something else."""
+    gathered = fleet("eight")
+    told = {**gathered.probes["n3"]["gpu_numa"]["ok"], **changes}
+    probes = {**gathered.probes, "n3": {**gathered.probes["n3"], "gpu_numa": {"ok": told}}}
+    return dataclasses.replace(gathered, probes=probes)
+
+
+def test_where_cards_and_port_lie_is_told() -> None:
+    """Each card's memory node, and its distance to the port that collectives use."""
+    found = gpu_numa.gpu_numa(numa().subject("n3"))
+    assert "0000:1b:00.0 node 0, distance to eth0 10" in found.measured
+    assert "0000:22:00.0 node 1, distance to eth0 21" in found.measured
+
+
+def test_a_machine_of_one_memory_node_has_nothing_to_bind() -> None:
+    """One node: near is everything, whatever Slurm knows."""
+    one = {"0": {"cpus": "0-15", "distance": [10]}}
+    assert gpu_numa.gpu_numa(numa(nodes=one, slurmd="").subject("n3")).outcome is Outcome.PASS
+
+
+def test_a_firmware_that_says_nothing_is_inconclusive() -> None:
+    """A card on memory node -1 of a machine with two is nowhere; it is named."""
+    cards = {"0000:1b:00.0": {"node": -1, "cpus": "0-63"}}
+    found = gpu_numa.gpu_numa(numa(cards=cards).subject("n3"))
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert "0000:1b:00.0" in found.measured
+
+
+def test_a_slurm_that_knows_no_cores_is_advice() -> None:
+    """Without AutoDetect slurmd names the cards only."""
+    found = gpu_numa.gpu_numa(numa(slurmd="slurmd: Gres Name=gpu Count=8 Index=0 File=/dev/nvidia0\n").subject("n3"))
+    assert (found.outcome, "far ones" in found.advice) == (Outcome.PASS, True)
+
+
+@pytest.mark.parametrize(("cpus", "outcome"), [("32,40-47", Outcome.PASS), ("31-32", Outcome.FAIL)])
+def test_what_a_task_was_really_given_is_held_against_its_card(cpus: str, outcome: Outcome) -> None:
+    """A task of a job with one card runs on the cores beside that card, and on no other."""
+    gathered = numa()
+    said = parse_binding(f"{nvidia.bus(nvidia.LOST)} |{cpus}\n{nvidia.bus(0)} {nvidia.bus(1)} |0-63\nno line\n")
+    assert len(said) == 1, "a task that sees two cards says nothing"
+    probes = {**gathered.probes, "n3": {**gathered.probes["n3"], "gpu_binding": {"ok": said}}}
+    found = gpu_numa.gpu_numa(dataclasses.replace(gathered, probes=probes).subject("n3"))
+    assert found.outcome is outcome
+    if outcome is Outcome.FAIL:
+        assert (found.cause, found.culprit) == ("gpu-binding", f"binding of {VICTIM}")
+
+
+def test_slow_copies_are_judged_by_like_nodes() -> None:
+    """The same two places in three like nodes: what is slow in all of them is how they are built."""
+    gathered = fleet("slow-copies")
+    slow, fast = gathered.probes["n3"]["gpu_load"], fleet("eight").probes["n3"]["gpu_load"]
+
+    def among(*others: Any) -> Gathered:
+        named = {f"n{i}": {**gathered.probes[f"n{i}"], "gpu_load": load} for i, load in enumerate(others, 1)}
+        return dataclasses.replace(gathered, probes={**gathered.probes, **named})
+
+    found = gpu_load.gpu_copies(among(fast, fast).subject("n3"))
+    assert (found.cause, found.origin) == ("gpu-copies-slow", "median of the same two cards in like nodes")
+    assert gpu_load.gpu_copies(among(slow, slow).subject("n3")).outcome is Outcome.PASS
+
+
+def with_card(change: Callable[[dict[str, str]], None], *cards: int) -> Gathered:
+    """Eight healthy cards, of which some say something else in nvidia-smi -q."""
+    node = nvidia.healthy()
+    for index in cards:
+        change(node.cards[index])
+    gathered = fleet("eight")
+    smi = {"status": 0, "stdout": nvidia.files_of(node)["smi.xml"], "stderr": ""}
+    probes = {**gathered.probes, "n3": {**gathered.probes["n3"], "gpu_smi": {"ok": smi}}}
+    return dataclasses.replace(gathered, probes=probes)
+
+
+WORDS = {"product_architecture"}
+"""Not judged: only to know a card whose name is not known."""
+LEFT_OUT = {"display_active", "mig_mode/current_mig", "pci/pci_bus_id"}
+"""Older drivers and other cards do not have the first two; the place stands in an attribute, too."""
+ONE_OF_MANY = {path for path in nvidia.card(0) if path.startswith(("ecc_errors/", "clocks_event_reasons/"))}
+
+
+@pytest.mark.parametrize("path", sorted(set(nvidia.card(0)) - WORDS))
+@pytest.mark.parametrize("text", ["[Unknown Error]", "ERR!", "GPU is lost", "a new word"])
+def test_no_field_with_an_unknown_value_passes(path: str, text: str) -> None:
+    """Whatever field it is: the card is named, and nothing crashes."""
+    found = verdicts(with_card(lambda card: card.update({path: text}), nvidia.LOST))
+    bad = [one for one in found.values() if one.outcome in (Outcome.FAIL, Outcome.INCONCLUSIVE)]
+    assert bad
+    assert any("0000:20:00.0" in one.measured or text in one.measured for one in bad)
+
+
+@pytest.mark.parametrize("path", sorted(set(nvidia.card(0)) - WORDS - LEFT_OUT - ONE_OF_MANY))
+def test_no_card_that_says_less_than_its_like_passes(path: str) -> None:
+    """A field that is gone on one card of eight is named with it."""
+    found = verdicts(with_card(lambda card: card.pop(path), nvidia.LOST))
+    bad = [one for one in found.values() if one.outcome in (Outcome.FAIL, Outcome.INCONCLUSIVE)]
+    assert any("0000:20:00.0" in one.measured for one in bad)
+
+
+def test_counters_of_an_unknown_name_are_no_health() -> None:
+    """ECC is on and nobody knows its counters: a driver that renamed them must not make every card healthy."""
+
+    def renamed(card: dict[str, str]) -> None:
+        for path in [path for path in card if path.startswith("ecc_errors/")]:
+            card[path.replace("_uncorrectable", "_beyond_repair")] = card.pop(path)
+
+    found = verdicts(with_card(renamed, *range(8)))["gpu-health"]
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert "ecc_errors" in found.measured
+
+
+def test_a_link_that_is_not_told_under_load_is_no_pass() -> None:
+    """Without generation or width while copying nothing is known of the link."""
+    gathered = fleet("eight")
+    load = copy.deepcopy(gathered.probes["n3"]["gpu_load"])
+    load["ok"]["cards"][0]["under_load"]["link_gen"] = None
+    probes = {**gathered.probes, "n3": {**gathered.probes["n3"], "gpu_load": load}}
+    found = gpu_load.gpu_link(dataclasses.replace(gathered, probes=probes).subject("n3"))
+    assert (found.outcome, "0000:1b:00.0 gen None" in found.measured) == (Outcome.INCONCLUSIVE, True)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from inventory.model import Node
 from validation.launch_ranks import Board, Worker
+from validation.launch_ssh import Launcher
+from validation.launcher import Fleet
 
 
 @pytest.fixture
@@ -68,3 +72,11 @@ def test_heartbeat_moves_only_when_the_count_does(board: Board) -> None:
     assert board.workers[0].moved_at == moved
     assert board.workers[0].heard_at > moved
     assert board.workers[0].where == "step 1, phase forward"
+
+
+def test_ranks_meet_in_the_network_that_carries_compute(tmp_path: Path) -> None:
+    """A node with an address there is met at it, another one at its first."""
+    nodes = [Node(name="head", address="10.0.0.1"), Node(name="n1", address="10.0.0.2")]
+    fleet = Fleet(cast(Launcher, None), nodes, logs=tmp_path, emit=lambda record: None, addresses={"n1": "10.88.0.2"})
+    with fleet:
+        assert [worker.address for worker in fleet._new_workers()] == ["10.0.0.1", "10.88.0.2"]

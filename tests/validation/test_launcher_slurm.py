@@ -58,6 +58,7 @@ def test_gpus_are_asked_for_and_unlike_nodes_refused() -> None:
     line = SlurmLauncher(cluster(gpus=(2, 2)), remotes(), "r").command(workers("n1", "n1", "n2", "n2"))
     assert "--gres=gpu:2" in line
     assert "--ntasks-per-node=2" in line
+    assert "--gres" not in SlurmLauncher(cluster(gpus=(2, 0)), remotes(), "r").command(workers("n1", "n2"))
     with pytest.raises(ValueError, match="--launcher ssh"):
         SlurmLauncher(cluster(gpus=(2, 1)), remotes(), "r").command(workers("n1", "n1", "n2"))
 

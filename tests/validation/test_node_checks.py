@@ -14,8 +14,11 @@ import pytest
 from inventory.model import Gpu
 from validation.checks import (
     gpu,
+    gpu_container,
     gpu_load,
+    gpu_numa,
     node_disk,
+    node_fabric,
     node_identity,
     node_network,
     node_reach,
@@ -29,7 +32,20 @@ from validation.node_file import load
 from validation.registry import CHECKS
 
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "node"
-MODULES = (node_reach, node_network, node_system, node_disk, node_services, node_identity, gpu, gpu_load, registry)
+MODULES = (
+    node_reach,
+    node_network,
+    node_system,
+    node_disk,
+    node_services,
+    node_identity,
+    gpu,
+    gpu_container,
+    gpu_load,
+    gpu_numa,
+    node_fabric,
+    registry,
+)
 
 
 @pytest.fixture

@@ -99,4 +99,21 @@ def test_cards_are_asked_for_where_there_are_any(tmp_path: Path) -> None:
     assert found["gpu_smi"]["error"].startswith("not there: nvidia-smi")
     assert found["gpu_driver"] == {"ok": {"module": "", "library": ""}}
     assert found["gpu_simulation"] == {"ok": ""}
+    assert found["gpu_numa"]["ok"]["cards"] == {}
     assert b"gpu_questions()" not in probe_program(False).split(b"def main")[0]
+
+
+def test_networks_are_asked_about_by_their_own_part() -> None:
+    """With it the probe says what is written down, and from where it would send; there is no adapter here."""
+    from validation.node_gather import probe_program
+
+    done = subprocess.run(
+        [sys.executable, "-I", "-", json.dumps({**ASKED, "networks": {"fast": {"n1": "127.0.0.1"}}})],
+        input=probe_program(False),
+        capture_output=True,
+        check=True,
+        timeout=40,
+    )
+    found = json.loads(done.stdout)
+    assert found["fabric"]["ok"]["sources"] == {"fast": {"n1": "127.0.0.1"}}
+    assert found["rdma"] == {"ok": {}}

@@ -215,6 +215,15 @@ def test_two_hundred_nodes_stay_one_readable_file() -> None:
     assert "from each of 200 nodes" in html
 
 
+def test_kernel_and_slurm_stand_beside_the_failure() -> None:
+    """What they said in the run's time is below the culprit's card and below the rank that stopped."""
+    html = page(hang())
+    assert html.count("Kernel and Slurm of n2 in this time") == 2
+    card = html.partition("</article>")[2][:600]
+    assert "n2 kernel: a kernel&#39;s line\n2026-10-03T10:16:03 n2 slurmd[812]: slurmd&#39;s line" in card
+    assert "Kernel and Slurm of" not in page(healthy())
+
+
 def test_hostile_text_is_shown_and_stays_text() -> None:
     """Markup and control sequences written by a node are shown as text, in every place where they can appear."""
     html = page(hostile())

@@ -11,8 +11,9 @@ from typing import Any, cast
 
 import pytest
 
-from inventory.hardware import HardwareLock
-from inventory.model import Cluster, Network, Node
+from inventory.hardware import SIMULATED, HardwareLock
+from inventory.model import Cluster, Gpu, Link, Network, Node
+from tests.roles.sample import found, gpu, lock
 from validation import cli, run_stages
 from validation.launcher import FleetError
 from validation.model import CheckResult, Culprit, Judgement, Outcome, ReachRecord, StageRecord
@@ -21,7 +22,7 @@ from validation.remote import Remote
 from validation.run import patient_signals
 from validation.run_folder import RunFolder
 from validation.run_options import RunOptions
-from validation.run_stages import Run, unfit_for_world
+from validation.run_stages import Run, as_it_computes, unfit_for_world
 from validation.run_stages import run_stages as run_all
 from validation.worlds import worlds
 
@@ -210,6 +211,35 @@ def test_a_second_signal_does_not_break_the_cleaning_up(capsys: pytest.CaptureFi
     assert cleaned
     assert signal.getsignal(signal.SIGTERM) == before
     assert "cleaning up" in capsys.readouterr().err
+
+
+def test_simulated_cards_get_no_rank_each() -> None:
+    """A node with eight recorded cards takes part with one rank, on its processor; real cards keep theirs."""
+    node = Node(name="n1", address="10.0.0.2", gpus=(Gpu(model="NVIDIA A10G", count=8),))
+    real, recorded = gpu(), gpu().model_copy(update={"uuid": f"{SIMULATED}1"})
+    assert as_it_computes(node, lock(n1=found(gpus=(real,)))).gpu_count == 8
+    assert as_it_computes(node, lock(n1=found(gpus=(recorded,)))).gpu_count == 0
+    assert as_it_computes(node, lock()) is node
+
+
+def test_a_head_outside_of_the_compute_network_is_no_partner() -> None:
+    """With few compute nodes the head is a partner in pairs, if it has an address where they are measured."""
+    fast = Network(name="fast", cidr="10.88.0.0/24", speed_gbps=10, purposes=("compute",))
+    links = (Link(network="fast", address="10.88.0.2"),)
+    head, n1 = (
+        Node(name="head", address="10.0.0.1", roles=("controller",)),
+        Node(name="n1", address="10.0.0.2", links=links),
+    )
+    lan = Network(name="lan", cidr="10.0.0.0/24", speed_gbps=1)
+
+    def partners(*networks: Network) -> list[str]:
+        cluster = Cluster(name="c", networks=networks, nodes=(head, n1))
+        remotes = dict.fromkeys(("head", "n1"), cast(Remote, None))
+        run = Run(RunOptions("x"), cluster, lock(), cast(RunFolder, None), cast(Progress, None), "r", remotes=remotes)
+        return [node.name for node in run.partners]
+
+    assert partners(lan, fast) == ["n1"]
+    assert partners(lan, fast.model_copy(update={"purposes": ()})) == ["head", "n1"]
 
 
 @pytest.mark.parametrize(("asked", "through"), [("auto", ["slurm", "ssh"]), ("slurm", ["slurm"]), ("ssh", ["ssh"])])

@@ -15,6 +15,7 @@ from validation.checks.gpu_smi import (
     parse_kernel,
     parse_nvlink,
     parse_smi,
+    unknown_fields,
 )
 from validation.checks.gpu_xid import meaning
 from validation.checks.node import (
@@ -220,8 +221,7 @@ def gpu_health(subject: Subject) -> Finding:
                 f"{one.bus_id}: {measured}", required, "nvidia-smi", cause, remedy, culprit_kind="gpu",
                 culprit=card(subject, one.bus_id), evidence=f"{one.name} {one.uuid}",
             )  # fmt: skip
-    odd = [f"{one.bus_id} {field}" for one in log.gpus for field in one.unreadable]
-    if odd:
+    if odd := unknown_fields(log):
         remedy = "this answer of nvidia-smi is not known: look at the card with nvidia-smi -q"
         return inconclusive("; ".join(odd[:6]), remedy, required, "nvidia-smi", "gpu-unknown")
     old = [

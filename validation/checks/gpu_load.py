@@ -9,13 +9,15 @@ from typing import Any
 from validation.checks.gpu import NO_GPU, card, has_gpus, readable
 from validation.checks.gpu_smi import bus_id, parse_kernel
 from validation.checks.gpu_xid import meaning
-from validation.checks.node import Finding, Subject, answer, failed, not_applicable, passed, problem
+from validation.checks.node import Finding, Subject, answer, failed, inconclusive, not_applicable, passed, problem
 
 PEER_SHARE = 0.9
 """A like card at less than this of the median of its peers is slow: like cards differ by some 3 % (SuperBench)."""
 LEAST_PEERS = 3
 """Cards of one model, the judged one included, that make a median worth something."""
 PEERS = "median of like cards"
+COPY_SHARE, COPY_WAY_BACK = 0.8, 0.5
+"""Copies share links with whatever else goes on; a trained-down link costs half or more."""
 
 
 def load(subject: Subject) -> dict[str, Any] | Finding:
@@ -116,7 +118,9 @@ def gpu_link(subject: Subject) -> Finding:
         gen, width = busy.get("link_gen"), busy.get("link_width")
         seen.append(f"{where} gen {gen} ×{width}")
         if most is None or gen is None or width is None:
-            continue
+            unsaid = f"{where} gen {gen} ×{width}" if most else f"{where} {one['uuid']}: no such card in nvidia-smi -q"
+            remedy = "nvidia-smi -q -d PERFORMANCE; this driver does not say the link: look at lspci -vv (LnkSta)"
+            return inconclusive(unsaid, remedy, "what card and slot can", "nvidia-smi", "gpu-unknown")
         if most.link_gen_max and gen < most.link_gen_max:
             return _slow_link(subject, where, f"gen {gen}", f"gen {most.link_gen_max}", one)
         wider = max(_fleet_values(subject, one["name"], lambda c: c["under_load"].get("link_width")), default=0)
@@ -147,6 +151,8 @@ def gpu_copies(subject: Subject) -> Finding:
     wrong = [pair for pair in found["peers"] if not pair["ok"]]
     measured = ", ".join(f"{p['src']}→{p['dst']} {p['gbytes_s']:.3g} GB/s" for p in found["peers"] if p["ok"])
     if not wrong:
+        if slow := slow_copies(subject, found["peers"]):
+            return slow
         advice = "copies are right, and the inventory turns them off (no_p2p_because)" if declared else ""
         return passed(measured, "data as sent", "seeded pattern", advice=advice)
     pairs = ", ".join(f"GPU {pair['src']} → {pair['dst']} {pair['error'] or 'wrong data'}" for pair in wrong)
@@ -158,6 +164,37 @@ def gpu_copies(subject: Subject) -> Finding:
         "through the host's memory",
         culprit_kind="configuration", culprit=f"peer copies on {subject.name}",
     )  # fmt: skip
+
+
+def slow_copies(subject: Subject, pairs: Sequence[Mapping[str, Any]]) -> Finding | None:
+    """A direction far below the same two places in like nodes, or, in fewer nodes than that, below its way back.
+
+    Pairs of one node are not compared with each other: NVLink, one switch and two sockets are different on purpose.
+    """
+    rates = {(one["src"], one["dst"]): float(one["gbytes_s"]) for one in pairs}
+    for (src, dst), rate in rates.items():
+        like = _like_pairs(subject, src, dst)
+        required, origin = COPY_SHARE * statistics.median(like or [0.0]), "median of the same two cards in like nodes"
+        if len(like) < LEAST_PEERS:
+            required, origin = COPY_WAY_BACK * rates.get((dst, src), 0.0), "the other direction"
+        if rate < required:
+            return failed(
+                f"GPU {src} → {dst} {rate:.3g} GB/s", f"≥ {required:.3g} GB/s", origin, "gpu-copies-slow",
+                "nvidia-smi topo -m against a like node; nvidia-smi nvlink --status; PCIe slot, riser and BIOS (ACS)",
+                culprit_kind="gpu", culprit=f"GPU {src} → {dst} of {subject.name}",
+            )  # fmt: skip
+    return None
+
+
+def _like_pairs(subject: Subject, src: int, dst: int) -> list[float]:
+    """The rate of these two places in every node whose cards are the same, this one included."""
+    here = [one["name"] for one in subject.fleet.probes[subject.name]["gpu_load"]["ok"]["cards"]]
+    rates = []
+    for probe in subject.fleet.probes.values():
+        load = probe.get("gpu_load", {}).get("ok", {})
+        if [one["name"] for one in load.get("cards", ())] == here:
+            rates += [p["gbytes_s"] for p in load["peers"] if (p["src"], p["dst"], p["ok"]) == (src, dst, True)]
+    return [float(rate) for rate in rates]
 
 
 def gpu_heat(subject: Subject) -> Finding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from xml.etree import ElementTree
 
 NOT_THERE = ("", "N/A", "[N/A]", "Not Supported", "[Not Supported]", "Requested functionality has been deprecated")
@@ -66,6 +66,22 @@ class SmiLog:
     cuda: str
     attached: int | None
     gpus: tuple[Smi, ...]
+
+
+def unknown_fields(log: SmiLog) -> list[str]:
+    """What can't be judged, with its card: values in no known form, and what like cards say and this one does not.
+
+    A card that counts memory errors in counters of an unknown name is one of these, and no healthy card.
+    """
+    odd = [f"{one.bus_id} {field}" for one in log.gpus for field in one.unreadable]
+    for one in log.gpus:
+        if one.ecc and one.uncorrectable_volatile is None:
+            odd.append(f"{one.bus_id} ecc_errors: ECC is on, and no counter is known")
+        for field in fields(one):
+            like = any(getattr(other, field.name) is not None for other in log.gpus if other.name == one.name)
+            if like and getattr(one, field.name) is None and not any(one.bus_id in said for said in odd):
+                odd.append(f"{one.bus_id} {field.name}: not said, and like cards say it")
+    return odd
 
 
 class _Reader:

@@ -10,6 +10,7 @@ from typing import Any
 
 from inventory.hardware import FoundNode, HardwareLock
 from inventory.model import Cluster, Node
+from inventory.networks import link_for
 from validation.model import Outcome
 from validation.slurm_state import SlurmNode
 
@@ -123,6 +124,11 @@ class Subject:
     def interface(self) -> str:
         """The interface that holds the declared address, or an empty text."""
         return addresses(self.probe).get(self.node.address, "")
+
+    @property
+    def compute_interface(self) -> str:
+        """The interface in the network that carries compute, or an empty text."""
+        return addresses(self.probe).get(link_for(self.cluster, self.node, "compute").address or "", "")
 
 
 # --- reading a probe's answers -----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inventory.model import Link
 from validation.checks.node import (
     Finding,
     Subject,
@@ -14,6 +15,7 @@ from validation.checks.node import (
     passed,
     problem,
 )
+from validation.model import Outcome
 
 CLOCK_LIMIT_S = 1.0
 """munge refuses at 300 s, certificates earlier; a node kept by a time daemon is within milliseconds."""
@@ -127,30 +129,49 @@ def interface(subject: Subject) -> Finding:
 
 
 def mtu(subject: Subject) -> Finding:
-    link = subject.cluster.link(subject.node)
-    name = subject.interface
-    if not name:
-        return inconclusive(
-            "no interface has the declared address", "see check interface", f"MTU {link.mtu}", INVENTORY
-        )
-    found = answer(subject.probe, "interfaces")[name]["mtu"]
-    measured, required = f"{name} has MTU {found}", f"MTU {link.mtu}"
-    if found == str(link.mtu):
-        return passed(measured, required, INVENTORY)
-    remedy = f"on the node: ip link set {name} mtu {link.mtu} (and make it permanent), or declare mtu={found}"
-    return failed(measured, required, INVENTORY, "mtu", remedy)
+    """Every interface that holds a declared address has the MTU of its network."""
+    seen = []
+    for link, name in _links(subject):
+        if not name:
+            what = f"no interface has {link.address}"
+            return inconclusive(what, "see check interface", f"MTU {link.mtu}", INVENTORY)
+        found = answer(subject.probe, "interfaces")[name]["mtu"]
+        seen.append(f"{name} has MTU {found}")
+        if found != str(link.mtu):
+            remedy = f"run the deploy again, or on the node: ip link set {name} mtu {link.mtu}; or declare mtu={found}"
+            return failed(seen[-1], f"MTU {link.mtu}", INVENTORY, "mtu", remedy)
+    return passed("; ".join(seen), f"MTU {', '.join(str(link.mtu) for link, _ in _links(subject))}", INVENTORY)
 
 
 def link_speed(subject: Subject) -> Finding:
-    """What the NIC negotiated against what is declared; virtual interfaces say nothing that can be believed."""
-    declared_gbps = subject.cluster.link(subject.node).speed_gbps or 0.0
-    found = answer(subject.probe, "interfaces").get(subject.interface)
+    """What each NIC negotiated against what is declared; virtual interfaces say nothing that can be believed."""
+    findings = [_one_speed(subject, link.speed_gbps or 0.0, name) for link, name in _links(subject)]
+    for outcome in (Outcome.FAIL, Outcome.INCONCLUSIVE):
+        for one in findings:
+            if one.outcome is outcome:
+                return one
+    good = [one for one in findings if one.outcome is Outcome.PASS]
+    if len(good) < 2:
+        return good[0] if good else findings[0]
+    advice = "; ".join(dict.fromkeys(one.advice for one in good if one.advice))
+    return passed("; ".join(o.measured for o in good), "; ".join(o.required for o in good), INVENTORY, advice=advice)
+
+
+def _links(subject: Subject) -> list[tuple[Link, str]]:
+    """The node's links with the interface that holds each one's address, or an empty text."""
+    cluster, held = subject.cluster, addresses(subject.probe)
+    links = [cluster.link(subject.node, network) for network in cluster.networks]
+    return [(link, held.get(link.address, "")) for link in links if link.address]
+
+
+def _one_speed(subject: Subject, declared_gbps: float, interface: str) -> Finding:
+    found = answer(subject.probe, "interfaces").get(interface)
     if not found or not found["physical"]:
-        return not_applicable(f"{subject.interface or 'no interface'} is not a physical interface: it reports no speed")
+        return not_applicable(f"{interface or 'no interface'} is not a physical interface: it reports no speed")
     speed = found["speed"]
     if not speed.lstrip("-").isdigit() or int(speed) <= 0:
         return inconclusive("the driver reports no speed", "see: ethtool", f"{declared_gbps:g} Gb/s", INVENTORY)
-    measured, required = f"{subject.interface} at {int(speed) / 1000:g} Gb/s", f"≥ {declared_gbps:g} Gb/s"
+    measured, required = f"{interface} at {int(speed) / 1000:g} Gb/s", f"≥ {declared_gbps:g} Gb/s"
     if int(speed) < declared_gbps * 1000:
         remedy = "change the cable or switch port (a bad pair makes a link fall back), or correct the declared speed"
         return failed(measured, required, INVENTORY, "link-speed", remedy)

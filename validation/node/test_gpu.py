@@ -2,7 +2,7 @@
 
 import pytest
 
-from validation.checks import gpu, gpu_load
+from validation.checks import gpu, gpu_container, gpu_load, gpu_numa
 from validation.checks.node import Subject
 from validation.node.plugin import Judge
 
@@ -55,3 +55,13 @@ def test_gpu_copies(subject: Subject, judge: Judge) -> None:
 @pytest.mark.check("gpu-heat")
 def test_gpu_heat(subject: Subject, judge: Judge) -> None:
     judge(gpu_load.gpu_heat(subject))
+
+
+@pytest.mark.check("gpu-numa")
+def test_gpu_numa(subject: Subject, judge: Judge) -> None:
+    judge(gpu_numa.gpu_numa(subject))
+
+
+@pytest.mark.check("gpu-container")
+def test_gpu_container(subject: Subject, judge: Judge) -> None:
+    judge(gpu_container.gpu_container(subject))

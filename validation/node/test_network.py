@@ -2,7 +2,7 @@
 
 import pytest
 
-from validation.checks import node_network
+from validation.checks import node_fabric, node_network
 from validation.checks.node import Subject
 from validation.node.plugin import Judge
 
@@ -55,3 +55,13 @@ def test_link_flaps(subject: Subject, judge: Judge) -> None:
 @pytest.mark.check("decoy-interfaces")
 def test_decoy_interfaces(subject: Subject, judge: Judge) -> None:
     judge(node_network.decoy_interfaces(subject))
+
+
+@pytest.mark.check("fabric")
+def test_fabric(subject: Subject, judge: Judge) -> None:
+    judge(node_fabric.fabric(subject))
+
+
+@pytest.mark.check("rdma")
+def test_rdma(subject: Subject, judge: Judge) -> None:
+    judge(node_fabric.rdma(subject))

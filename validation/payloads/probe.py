@@ -369,9 +369,11 @@ def main() -> None:
         questions[f"filesystem:{path}"] = lambda path=path: filesystem(path)
     if asked.get("registry"):
         questions["registry"] = lambda: registry(*asked["registry"])
-    if "disk_questions" in globals():  # probe_disk.py stands before this file: both are one program
+    # probe_disk.py and probe_network.py stand before this file, on a node with GPUs probe_gpu.py too: one program.
+    if "disk_questions" in globals():
         questions.update(globals()["disk_questions"](asked.get("disks_but", [])))
-    # On a node with GPUs probe_gpu.py stands before this file: both are one program.
+    if "networks" in asked:
+        questions.update(globals()["network_questions"](asked["networks"]))
     gpus = globals()["gpu_questions"]() if asked.get("gpus") else {}
     if asked.get("only"):
         questions, gpus = ({n: f for n, f in some.items() if n in asked["only"]} for some in (questions, gpus))

@@ -58,8 +58,8 @@ def disk_speed() -> dict:
         finally:
             os.close(disk)
     finally:
-        if os.path.exists(path):  # noqa: PTH110 - the smallest Python has no pathlib
-            os.unlink(path)  # noqa: PTH108 - as above
+        if os.path.exists(path):
+            os.unlink(path)
     return {"write_mb_s": round(best, 1), "folder": SPEED_FOLDER}
 
 

@@ -85,7 +85,7 @@ class Evidence:
     @cached_property
     def _declared(self) -> dict[str, float]:
         networks = self.run.inventory.get("networks") or [{}]
-        first = networks[0]
+        first = next((one for one in networks if "compute" in (one.get("purposes") or ())), networks[0])
         speeds: dict[str, float] = {}
         for node in self.run.inventory.get("nodes") or []:
             own = [link for link in node.get("links") or [] if link.get("network") == first.get("name")]
