@@ -27,7 +27,7 @@ CLUSTER = Cluster(
     # The account that logs in to the nodes: root, or one that may use sudo without a password. And its private key.
     ssh=Ssh(user="root", key="~/.ssh/id_ed25519"),
     # People, and the teams they are in: each gets an account on every node, logs in with a key of ssh_keys=(…), and may
-    # take what their team may (docs/people.md). Keep a person's uid for ever: files belong to the number, not to the name.
+    # take what their team may (docs/people.md). Keep a person's uid for ever: files belong to the number.
     # Not the account that you made when you installed the PCs: the deploy refuses a local account of the same name.
     # Without both lines no directory and no accounting is installed.
     teams=(Team(name="family"),),
