@@ -60,6 +60,9 @@ def munge(subject: Subject) -> Finding:
     required = "credentials decode on both sides"
     found = answer(subject.probe, "munge")
     if found["status"] != 0:
+        if not _active(subject.probe, "munge.service"):
+            # One cause, one culprit: a daemon that is not there says nothing about its key.
+            return inconclusive("munge is not running", "see check services", required, "munge")
         remedy = "start munge: systemctl status munge; its key is /etc/munge/munge.key"
         return failed(_last(found), required, "munge", "munge", remedy, culprit_kind="service")
     if found["decoded"]["status"] != 0:
@@ -112,7 +115,7 @@ def slurm_controller(subject: Subject) -> Finding:
     if subject.computes and not _active(subject.probe, "slurmd.service"):
         # Without slurmd a configless node has no slurm.conf: asking would only repeat what check services says.
         return inconclusive("slurmd is not running", "see check services", required, "slurm.conf")
-    if munge(subject).outcome is Outcome.FAIL:
+    if munge(subject).outcome is not Outcome.PASS:
         return inconclusive("munge does not work here", "see check munge", required, "slurm.conf")
     if problem(subject.probe, "slurm_ping").startswith("no answer"):
         said = "scontrol ping does not end"
