@@ -66,9 +66,13 @@ def _not_valid(first: Any, where: str, _fields: Mapping[str, FieldInfo]) -> str:
     return f"{where}: {first['ctx']['error']}"
 
 
-def _no_tuple(first: Any, where: str, _fields: Mapping[str, FieldInfo]) -> str:
+def _no_tuple(first: Any, where: str, fields: Mapping[str, FieldInfo]) -> str:
     value = first["input"]
-    return f"{where} must be a tuple, found {_found(value)}: write {where}=({_shown(value)},) with the comma"
+    part = next(iter(get_args(fields[where].annotation)), None) if where in fields else None
+    inside = _shown(value)
+    if isinstance(part, type) and issubclass(part, BaseModel) and not isinstance(value, BaseModel):
+        inside = f"{part.__name__}(…)"
+    return f"{where} must be a tuple, found {_found(value)}: write {where}=({inside},) with the comma"
 
 
 def _no_part(first: Any, where: str, _fields: Mapping[str, FieldInfo]) -> str:

@@ -26,10 +26,12 @@ CLUSTER = Cluster(
     ),
     # The account that logs in to the nodes: root, or one that may use sudo without a password. And its private key.
     ssh=Ssh(user="root", key="~/.ssh/id_ed25519"),
-    # People, and the teams they are in: each gets an account on every node, logs in with their ssh key, and may take
-    # what their team may (docs/people.md). Keep a person's uid for ever: files belong to the number, not to the name.
+    # People, and the teams they are in: each gets an account on every node, logs in with a key of ssh_keys=(…), and may
+    # take what their team may (docs/people.md). Keep a person's uid for ever: files belong to the number.
+    # Not the account that you made when you installed the PCs: the deploy refuses a local account of the same name.
+    # Without both lines no directory and no accounting is installed.
     teams=(Team(name="family"),),
-    users=(User(name="alex", uid=10_001, teams=("family",), administrator=True),),
+    users=(User(name="kim", uid=10_001, teams=("family",), administrator=True),),
     # A node with GPUs needs a CUDA build of torch. Make a lock of it (docs/weekend-guide.md says how), add TrainingEnv
     # to the import above, and say where the lock is. Nodes without GPUs get Debian's own build, without this line.
     # training=TrainingEnv(lock_file="inventory/torch-cuda.lock"),

@@ -25,7 +25,7 @@ def load_cluster(inventory_file: str) -> Cluster:
     """Execute an inventory file and return its `CLUSTER`; InventoryError in one line for anything wrong with it."""
     path = Path(inventory_file)
     if not path.is_file():
-        near = (str(file) for file in path.parent.glob("*.py") if not file.name.startswith("_"))
+        near = (str(file) for file in path.parent.glob("*.py") if _is_inventory(file))
         raise InventoryError(f"no inventory file {inventory_file} {nearest(str(path), near)}")
     try:
         found = runpy.run_path(str(path))
@@ -40,6 +40,11 @@ def load_cluster(inventory_file: str) -> Cluster:
         _refuse_no_cluster(path, found)
     _check_groups(path, cluster, found)
     return cluster
+
+
+def _is_inventory(file: Path) -> bool:
+    """The folder of the examples also holds the model: a module is nothing to propose."""
+    return file.is_file() and LAST_LINE in file.read_text(encoding="utf-8", errors="replace").splitlines()
 
 
 def _refuse_no_cluster(path: Path, found: Mapping[str, Any]) -> NoReturn:

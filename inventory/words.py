@@ -44,7 +44,10 @@ def address(text: str) -> str:
     try:
         ip = ipaddress.IPv4Address(text)
     except ValueError:
-        hint = " (IPv6 is not supported)" if ":" in text else " (without the /length)" if "/" in text else ""
+        hint = " (without the /length)" if "/" in text else ""
+        if ":" in text:
+            is_mac = re.fullmatch(r"(?i)[0-9a-f]{2}(:[0-9a-f]{2}){5}", text)
+            hint = " (that is a MAC address)" if is_mac else " (IPv6 is not supported)"
         raise ValueError(f'"{text}" is not an IPv4 address such as 192.168.1.10{hint}') from None
     if ip.is_loopback or ip.is_multicast or ip.is_unspecified or ip.is_link_local or ip.is_reserved:
         raise ValueError(f'"{text}" can\'t be the address of a node: it is special (loopback, multicast, …)')

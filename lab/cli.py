@@ -157,6 +157,7 @@ def _shape(arguments: argparse.Namespace) -> int:
     with holder.locked():
         plan = _plan()
         network.shape(plan, plan.node(arguments.node), arguments.mbit, egress_only=arguments.egress_only)
+        say(f"{arguments.node}: {_speeds(plan, arguments.node)}")
     return 0
 
 

@@ -66,13 +66,16 @@ class Progress:
         elif isinstance(record, CollectiveRecord):
             self.step("cluster", f"all-reduce of {record.bytes:,} bytes on {len(record.nodes)} nodes")
         elif isinstance(record, TrainingRecord):
-            self.step("training", f"{record.mode} on {len(record.nodes)} node{'s' * (len(record.nodes) > 1)} done")
+            count = len(record.nodes)
+            who = record.nodes[0] if record.mode == "solo" else f"{count} node{'s' * (count > 1)}"
+            self._say(f"{'training':<9}{record.mode} on {who} done")  # no step: the wait after it isn't "done …"
         elif isinstance(record, FingerprintRecord):
-            self.step("training", f"{record.steps_done} steps on {record.node} hashed")
+            self._say(f"{'training':<9}{record.steps_done} steps on {record.node} hashed")
         elif isinstance(record, SpeedRecord):
-            self.step("training", f"{record.what} on {record.node}{' for long' * record.sustained}")
+            self._say(f"{'training':<9}{record.what} on {record.node}{' for long' * record.sustained}")
         elif isinstance(record, AcceptanceRecord):
-            self.step("training", f"{record.name} on {len(record.nodes)} nodes {'broke' if record.error else 'done'}")
+            end = "broke" if record.error else "done"
+            self._say(f"{'training':<9}{record.name} on {len(record.nodes)} nodes {end}")
         elif isinstance(record, FailureRecord):
             self.step(record.stage, f"{record.node}: {record.what}: {record.detail}")
 

@@ -286,6 +286,21 @@ def test_a_stale_mount_blames_the_storage(healthy: Gathered) -> None:
     assert (found.outcome, found.culprit_kind, found.culprit) == (Outcome.FAIL, "service", "storage /shared")
 
 
+def test_a_stopped_munge_is_one_fault(healthy: Gathered) -> None:
+    """Check services names it; the checks that need munge don't blame its key or the controller."""
+    units = ok(healthy, "services")
+    stopped = units["stdout"].replace(
+        "Id=munge.service\nLoadState=loaded\nActiveState=active",
+        "Id=munge.service\nLoadState=loaded\nActiveState=inactive",
+    )
+    assert stopped != units["stdout"]
+    sick = changed(healthy, "n3", "services", {"ok": {**units, "stdout": stopped}})
+    sick = changed(sick, "n3", "munge", {"ok": {"status": 1, "stdout": "", "stderr": "Error: no socket"}})
+    assert finding(sick, "services").cause == "munge-down"
+    for check in ("munge", "slurm-controller"):
+        assert finding(sick, check).outcome is Outcome.INCONCLUSIVE
+
+
 def test_munge_blames_the_odd_node(healthy: Gathered) -> None:
     """With another key on n3 only n3 fails, not the head that it was tried with."""
     bad = "unmunge: Error: Invalid credential"

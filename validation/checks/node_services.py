@@ -59,6 +59,7 @@ def munge(subject: Subject) -> Finding:
     """A credential made here is decoded here and on the other node asked, and the other way round: one key for all."""
     required = "credentials decode on both sides"
     if not _active(subject.probe, "munge.service"):
+        # One cause, one culprit: a daemon that is not there says nothing about its key.
         return inconclusive("munge is not running", "see check services", required, "munge")
     found = answer(subject.probe, "munge")
     if found["status"] != 0:
@@ -114,7 +115,7 @@ def slurm_controller(subject: Subject) -> Finding:
     if subject.computes and not _active(subject.probe, "slurmd.service"):
         # Without slurmd a configless node has no slurm.conf: asking would only repeat what check services says.
         return inconclusive("slurmd is not running", "see check services", required, "slurm.conf")
-    if munge(subject).outcome in (Outcome.FAIL, Outcome.INCONCLUSIVE):
+    if munge(subject).outcome is not Outcome.PASS:
         return inconclusive("munge does not work here", "see check munge", required, "slurm.conf")
     if problem(subject.probe, "slurm_ping").startswith("no answer"):
         said = "scontrol ping does not end"

@@ -95,7 +95,8 @@ def _common(evidence: Evidence, records: Sequence[NodeCheckRecord], cause: str) 
         f"{records[0].check}: {_fact(records[0])}",
     )
     kind: Kind = "configuration" if records[0].culprit_kind == "configuration" else "cluster"
-    remedy = f"Look for one reason for all of them first. {records[0].remedy}".strip()
+    then = records[0].remedy
+    remedy = f"Look for one reason for all of them first. {then[:1].upper()}{then[1:]}".strip()
     return Culprit(kind=kind, subject=evidence.cluster, cause=cause, evidence=facts, remedy=remedy)
 
 
