@@ -35,19 +35,19 @@ def build_parser() -> argparse.ArgumentParser:
     verbs.add_parser("down", help="take everything away; only the caches of image and packages stay")
     verbs.add_parser("status", help="who holds the lab, its nodes, their links")
     ssh = verbs.add_parser("ssh", help="run a command in a node, or a shell")
-    ssh.add_argument("node")
+    ssh.add_argument("node", help="its name in the inventory")
     ssh.add_argument("command", nargs=argparse.REMAINDER)
     kill = verbs.add_parser("kill", help="end a node at once, as a power cut would; `up` starts it again")
-    kill.add_argument("node")
+    kill.add_argument("node", help="its name in the inventory")
     shape = verbs.add_parser("shape", help="limit a node's links to MBIT Mb/s, both ways")
-    shape.add_argument("node")
-    shape.add_argument("mbit", type=_positive)
+    shape.add_argument("node", help="its name in the inventory")
+    shape.add_argument("mbit", type=_positive, help="Mb/s; 50 is slow, 1000 a usual cable")
     shape.add_argument("--egress-only", action="store_true", help="only what the node sends")
     cut = verbs.add_parser("cut", help="let nothing pass between two nodes")
     cut.add_argument("a")
     cut.add_argument("b")
     gpu = verbs.add_parser("gpu", help="give a node simulated NVIDIA cards, played from a recording")
-    gpu.add_argument("node")
+    gpu.add_argument("node", help="its name in the inventory")
     gpu.add_argument("recording", help="a name, a folder, or none to take the cards out")
     fault = verbs.add_parser("fault", help="put a fault into nodes; without a name: all there are")
     fault.add_argument("name", nargs="?")
@@ -150,6 +150,7 @@ def _kill(arguments: argparse.Namespace) -> int:
     with holder.locked():
         plan = _plan()
         stop_node(plan, plan.node(arguments.node))
+    say(f"{arguments.node} is off; `bin/lab up` boots it again")
     return 0
 
 
@@ -167,6 +168,7 @@ def _cut(arguments: argparse.Namespace) -> int:
         if arguments.a == arguments.b:
             raise LabError(f"a cut needs two nodes, not {arguments.a} twice")
         network.cut(plan, plan.node(arguments.a), plan.node(arguments.b))
+    say(f"nothing passes between {arguments.a} and {arguments.b} until `bin/lab heal`")
     return 0
 
 
@@ -174,6 +176,8 @@ def _gpu(arguments: argparse.Namespace) -> int:
     with holder.locked():
         plan = _plan()
         simulated_gpu.put_in(plan, plan.node(arguments.node), arguments.recording)
+    said = "has no simulated cards" if arguments.recording == "none" else f"simulates {arguments.recording}"
+    say(f"{arguments.node} {said}")
     return 0
 
 
@@ -183,6 +187,7 @@ def _fault(arguments: argparse.Namespace) -> int:
         return 0
     with holder.locked():
         faults.put_in(_plan(), arguments.name, arguments.nodes)
+    say(f"{arguments.name} is in {', '.join(arguments.nodes)} until `bin/lab heal`")
     return 0
 
 
@@ -195,6 +200,7 @@ def _heal(arguments: argparse.Namespace) -> int:
             network.heal(plan)
     for text in healed:
         say(f"healed: {text}")
+    say("every link is whole and has its declared speed")
     return 0
 
 

@@ -133,4 +133,8 @@ def culprit_sentence(culprit: Culprit) -> str:
 
 def culprit_effect(culprit: Culprit) -> str:
     """What the verdict does to nodes."""
-    return f"{culprit.node} stays out of service" if culprit.node else "no node is taken out of service for it"
+    return (
+        f"{culprit.node} is out of service until it passes"
+        if culprit.node
+        else "no node is taken out of service for it"
+    )

@@ -57,7 +57,7 @@ def test_a_failure_reads_verdict_culprit_evidence_remedy() -> None:
         for part in ("NOT CERTIFIED", "n3: its network", "- 3 of 3 retests low", "Do: Look at n3's cable", "Node ")
     ]
     assert places == sorted(places)
-    assert "n3 stays out of service" in text
+    assert "n3 is out of service until it passes" in text
     assert text.splitlines()[-1].endswith("reports/lab/latest/report.html")
 
 

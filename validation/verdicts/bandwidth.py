@@ -103,7 +103,7 @@ class _Story:
             )
             culprit = Culprit(kind="node", subject=node, cause=cause, evidence=tuple(facts), remedy=remedy, node=node)
             self.findings.culprits.append(culprit)
-            measured = " / ".join(self._rate(unit) for unit in units)
+            measured = " / ".join(f"{self._rate(unit)} {unit.direction}" for unit in units)
             self._result(node, Outcome.FAIL, measured, self._required(node), "; ".join(facts), remedy)
         for unit, why in sorted(self.located.open_units.items()):
             if unit.node in self.located.named_nodes():
@@ -167,8 +167,7 @@ class _Story:
     def _rate(self, unit: Unit) -> str:
         pairs = [pair_of(unit, partner) for partner in partners_of(unit, self.readings)]
         found = [gbps for pair in pairs if (gbps := self.evidence.pair_gbps.get(pair)) is not None]
-        rate = f"{median(found):.3g} Gb/s" if found else "nothing"
-        return f"{rate} {'out' if unit.direction == 'out' else 'in'}"
+        return f"{median(found):.3g} Gb/s" if found else "nothing"
 
     def _pair_fact(self, pair: Directed) -> str:
         return pair_fact(pair, self.readings, self.evidence)
