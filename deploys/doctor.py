@@ -7,6 +7,7 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.facts import get_facts
 from pyinfra.context import host
 
+from inventory.model import External
 from roles.facts import site
 from roles.facts.doctor import ClockOffset, Doctor
 from roles.facts.site import fast_connection
@@ -19,7 +20,7 @@ if host.name == hosts[-1].name:  # once, with everybody connected
     cluster = site.cluster()
     asked = {
         "peers": tuple(f"{node.name} {node.address} {cluster.ssh.port}" for node in cluster.nodes),
-        "mounts": tuple(storage.path for storage in cluster.storage),
+        "mounts": tuple(storage.path for storage in cluster.storage if isinstance(storage, External)),
         "_sudo": False,  # whether it may is one of the questions
     }
     offsets = get_facts(  # type: ignore[no-untyped-call]

@@ -21,6 +21,7 @@ from roles import (
     registry,
     secrets,
     slurm,
+    storage,
     training,
 )
 from roles.facts.site import fast_connection
@@ -41,6 +42,9 @@ gpu.deploy()
 hardware.deploy_cards()
 fabric.deploy()
 barrier(name="GPUs and networks are ready")
+homes.look()
+storage.deploy()
+barrier(name="Shared folders are mounted")
 homes.deploy()
 identity.deploy()
 barrier(name="People are known")

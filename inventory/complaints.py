@@ -24,6 +24,8 @@ _EXPECTED = {
     "bool_type": "True or False",
     "string_type": "a text in quotes",
 }
+_KINDS = ("external", "nfs")
+"""pydantic puts the kind of a part of several kinds into the place."""
 _MEANING_HELPS = ("missing", "too_short", *_LIMITS, *_EXPECTED)
 """Complaints that say more with the meaning of the field."""
 
@@ -38,7 +40,7 @@ def explain(kind: str, values: Mapping[str, Any], fields: Mapping[str, FieldInfo
     if len(first["loc"]) > 1 and isinstance(values.get(name), BaseModel):
         # A part alone where several belong: pydantic walks through its fields instead of calling it no tuple.
         first = {**first, "type": "tuple_type", "input": values[name], "loc": (name,)}
-    where = name + "".join(f"[{part}]" for part in first["loc"][1:])
+    where = name + "".join(f"[{part}]" for part in first["loc"][1:] if part not in _KINDS)
     text = _SENTENCES.get(first["type"], _other)(first, where, fields)
     about = fields[name].description if name in fields and first["type"] in _MEANING_HELPS else None
     return f"{subject}: {text}" + (f" ({about.rstrip('.')})" if about else "")

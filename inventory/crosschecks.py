@@ -11,6 +11,7 @@ from inventory.errors import Mismatch, Place, nearest
 from inventory.gpu_stack import check_gpu_stack
 from inventory.networks import check_purposes
 from inventory.people_checks import check_shares
+from inventory.storage import check_storage
 from inventory.topology import check_leaves
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def check_cluster(cluster: Cluster) -> None:
     check_gpu_stack(cluster)
     check_containers(cluster)
     _unique("storage path", [(storage.path, storage.place) for storage in cluster.storage])
+    check_storage(cluster)
 
 
 def _unique(what: str, values: Iterable[Placed]) -> None:

@@ -17,6 +17,7 @@ _OWN_CODE = frozenset(
     for name in (
         *("model", "spec", "errors", "complaints", "crosschecks", "words", "people", "gpu_stack", "containers"),
         "topology",
+        "storage",
     )
 )
 _PYDANTIC = str(Path(pydantic.__file__).parent)

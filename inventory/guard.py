@@ -29,6 +29,7 @@ def check_run(options: Mapping[str, Any]) -> None:
         "all": cluster.nodes,
         "controller": (cluster.controller,),
         "compute": cluster.compute_nodes,
+        "storage": tuple(node for node in cluster.nodes if "storage" in node.roles),
     }
     limited = _chosen(cluster, groups, "--limit", options.get("limit") or ())
     excluded = _chosen(cluster, groups, "--exclude", options.get("exclude") or ())

@@ -23,6 +23,9 @@ from inventory.people import Limits as Limits  # noqa: PLC0414
 from inventory.people import Team as Team  # noqa: PLC0414
 from inventory.people import User as User  # noqa: PLC0414
 from inventory.spec import Spec
+from inventory.storage import BlockDevice, Role, Storage
+from inventory.storage import External as External  # noqa: PLC0414 - inventories import these from here
+from inventory.storage import Nfs as Nfs  # noqa: PLC0414
 from inventory.topology import Leaf as Leaf  # noqa: PLC0414 - inventories import it from here
 from inventory.words import (
     AbsolutePath,
@@ -43,11 +46,13 @@ from inventory.words import (
     WebAddress,
 )
 
-Role = Literal["controller", "compute"]
 Substrate = Literal["hardware", "rehearsal", "simulation"]
+LabKind = Literal["container", "uml"]
 
 DEPLOY_ACCOUNT = "klaster"
 """The account that runs certification jobs; its home is local, so that no mount can lock the administrator out."""
+DEPLOY_UID = 901
+"""Below Debian's first dynamic system uid that sysusers hands out (it counts down from 999) by a safe distance."""
 DEPLOY_HOME = "/var/lib/klaster"
 
 
@@ -95,9 +100,12 @@ class Node(Spec):
     name: HostName = Field(description="Its host name; the deploy sets it.")
     address: Address = Field(description="Its address in the first network.")
     roles: tuple[Role, ...] = Field(
-        default=("compute",), min_length=1, description="controller (exactly one node), compute, or both."
+        default=("compute",), min_length=1, description="controller (exactly one node), compute, storage (at most one)."
     )
     gpus: tuple[Gpu, ...] = Field(default=(), description="Cards it must have; missing ones fail certification.")
+    scratch_disk: BlockDevice | None = Field(
+        default=None, description="Blank disk for /scratch; one with anything on it is refused, never wiped."
+    )
     links: tuple[Link, ...] = Field(default=(), description="Further networks, or another speed or MTU in the first.")
     leaf: HostName | None = Field(default=None, description="The leaf switch it hangs on in the first network.")
     ssh_user: Text | None = Field(default=None, description="The account to log in with, if not the cluster's.")
@@ -120,14 +128,6 @@ class Ssh(Spec):
         default="accept-new", description='"yes": only hosts already in known_hosts.'
     )
     keep_password_login: Switch = Field(default=False, description="Leave sshd's password log-in on.")
-
-
-class External(Spec):
-    """Storage that others provide and mount (a NAS, Lustre, CephFS): only checked, by mount and file-system type."""
-
-    path: AbsolutePath = Field(description="Where it is mounted.")
-    fstype: Text | None = Field(default=None, description="File-system type the mount must have; unset: any.")
-    on: tuple[Role, ...] = Field(default=("controller", "compute"), description="Roles whose nodes must have it.")
 
 
 class Partition(Spec):
@@ -260,7 +260,9 @@ class Cluster(Spec):
     backup: Backup | None = Field(
         default=None, description="Nightly copies of people and job history; unset: as Backup() is, for a team."
     )
-    storage: tuple[External, ...] = Field(default=(), description="Shared folders that others mount.")
+    storage: tuple[Storage, ...] = Field(
+        default=(), description="Shared folders: Nfs(…) of a node of the cluster, External(…) of others."
+    )
     slurm: Slurm = Field(default=Slurm(), description="Partitions and ports.")
     training: TrainingEnv = Field(default=TrainingEnv(), description="Where torch comes from.")
     gpu_stack: GpuStack | None = Field(default=None, description="NVIDIA's drivers and tools; unset: yours to install.")
@@ -272,6 +274,9 @@ class Cluster(Spec):
         default=("0.pool.ntp.org", "1.pool.ntp.org"), description="The controller's own time sources; may be empty."
     )
     substrate: Substrate = Field(default="hardware", description="What certificates of this cluster are about.")
+    lab: LabKind = Field(
+        default="container", description="What a rehearsal's nodes are; uml: each has its own kernel (NFS, quotas)."
+    )
     state_dir: AbsolutePath | None = Field(
         default=None, description="Folder of lock and secrets; unset: beside the inventory file."
     )
@@ -290,6 +295,15 @@ class Cluster(Spec):
     @property
     def compute_nodes(self) -> tuple[Node, ...]:
         return tuple(node for node in self.nodes if "compute" in node.roles)
+
+    @property
+    def storage_node(self) -> Node:
+        """The node that serves the Nfs shares."""
+        return next((node for node in self.nodes if "storage" in node.roles), self.controller)
+
+    @property
+    def nfs(self) -> tuple[Nfs, ...]:
+        return tuple(share for share in self.storage if isinstance(share, Nfs))
 
     @property
     def people(self) -> Identity | None:
@@ -327,7 +341,7 @@ class Cluster(Spec):
         shared = {"inventory_file": path}
         by_role: dict[str, Any] = {
             role: ([hosts[node.name] for node in self.nodes if role in node.roles], {})
-            for role in ("controller", "compute")
+            for role in ("controller", "compute", "storage")
         }
         return {"all": (list(hosts.values()), shared), **by_role}
 

@@ -41,6 +41,10 @@ class Team(Spec):
     )
     limits: Limits = Field(default=Limits(), description="What all members together may take.")
     member_limits: Limits = Field(default=Limits(), description="What each member may take of it.")
+    readers: tuple[AccountName, ...] = Field(
+        default=(), description="Teams and people who may read the team's folder without being in the team."
+    )
+    quota_gib: int | None = Field(default=None, strict=True, ge=1, description="Most space for the team's files.")
 
     @property
     def group_id(self) -> int:
@@ -66,6 +70,9 @@ class User(Spec):
     ssh_keys: tuple[PublicKey, ...] = Field(default=(), description="Public keys, one line each.")
     administrator: Switch = Field(default=False, description="May use sudo, and log in to nodes without a job.")
     limits: Limits = Field(default=Limits(), description="What the person may take in each team.")
+    quota_gib: int | None = Field(
+        default=None, strict=True, ge=1, description="Most space for the person's files in each shared folder."
+    )
 
 
 class Ldap(Spec):

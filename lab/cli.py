@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from inventory.loading import load_cluster
 from lab import faults, holder, lifecycle, network, simulated_gpu
 from lab.apt import MIRROR_VARIABLE
 from lab.errors import LabError
@@ -17,6 +18,7 @@ from lab.image import SUITES
 from lab.node import is_running, stop_node
 from lab.plan import NAME_VARIABLE, Plan, make_plan
 from lab.ssh import ssh_command
+from lab.uml_image import HOST_PACKAGES
 
 DEFAULT_INVENTORY = "inventory/lab.py"
 
@@ -39,6 +41,8 @@ def build_parser() -> argparse.ArgumentParser:
     ssh.add_argument("command", nargs=argparse.REMAINDER)
     kill = verbs.add_parser("kill", help="end a node at once, as a power cut would; `up` starts it again")
     kill.add_argument("node", help="its name in the inventory")
+    reboot = verbs.add_parser("reboot", help="restart a node's system and wait until it is back")
+    reboot.add_argument("node", help="its name in the inventory")
     shape = verbs.add_parser("shape", help="limit a node's links to MBIT Mb/s, both ways")
     shape.add_argument("node", help="its name in the inventory")
     shape.add_argument("mbit", type=_positive, help="Mb/s; 50 is slow, 1000 a usual cable")
@@ -52,6 +56,8 @@ def build_parser() -> argparse.ArgumentParser:
     fault = verbs.add_parser("fault", help="put a fault into nodes; without a name: all there are")
     fault.add_argument("name", nargs="?")
     fault.add_argument("nodes", nargs="*", metavar="node")
+    packages = verbs.add_parser("packages", help="Debian packages that this machine needs for an inventory's lab")
+    packages.add_argument("inventory", nargs="?", default=DEFAULT_INVENTORY, help="default: %(default)s")
     verbs.add_parser("heal", help="undo every fault, shape and cut")
     outside = verbs.add_parser("outside", help="run a command at an address outside the cluster's networks")
     outside.add_argument("command", nargs=argparse.REMAINDER)
@@ -154,6 +160,20 @@ def _kill(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _reboot(arguments: argparse.Namespace) -> int:
+    with holder.locked():
+        plan = _plan()
+        lifecycle.reboot(plan, plan.node(arguments.node))
+    return 0
+
+
+def _packages(arguments: argparse.Namespace) -> int:
+    """For bin/lab: what this machine needs for the lab of an inventory, a line each."""
+    if load_cluster(arguments.inventory).lab == "uml":
+        say("\n".join(HOST_PACKAGES))
+    return 0
+
+
 def _shape(arguments: argparse.Namespace) -> int:
     with holder.locked():
         plan = _plan()
@@ -218,6 +238,8 @@ VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "status": _status,
     "ssh": _ssh,
     "kill": _kill,
+    "reboot": _reboot,
+    "packages": _packages,
     "shape": _shape,
     "cut": _cut,
     "gpu": _gpu,

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from lab.apt import Mirrors
@@ -34,31 +35,52 @@ FINISH = (
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
-def recipe_hash(suite: str) -> str:
-    """Identity of the image: it's built anew when anything that goes into it changes."""
-    recipe = json.dumps([suite, PACKAGES, FINISH, platform.machine()])
-    return hashlib.sha256(recipe.encode()).hexdigest()[:16]
+@dataclass(frozen=True)
+class Recipe:
+    """What goes into an image: packages, and shell commands before they are unpacked and at the end ($1: its root)."""
+
+    packages: tuple[str, ...]
+    finish: tuple[str, ...]
+    before: tuple[str, ...] = ()
+    suite: str = SUITES[0]
+    options: tuple[str, ...] = ()
+    """Further words for mmdebstrap."""
+    takes: str = "half a minute"
+
+    @property
+    def hash(self) -> str:
+        """Identity of the image: it's built anew when anything that goes into it changes."""
+        recipe = json.dumps([self.suite, self.packages, self.finish, *self.before, *self.options, platform.machine()])
+        return hashlib.sha256(recipe.encode()).hexdigest()[:16]
+
+    @property
+    def path(self) -> Path:
+        return IMAGES / self.hash
 
 
-def image_path(suite: str) -> Path:
-    return IMAGES / recipe_hash(suite)
+def bare(suite: str = SUITES[0]) -> Recipe:
+    """A machine that somebody has just installed."""
+    return Recipe(PACKAGES, FINISH, suite=suite)
 
 
-def build_image(suite: str, url: str, mirrors: Mirrors, say: Callable[[str], None]) -> Path:
+def build_image(recipe: Recipe, url: str, mirrors: Mirrors, say: Callable[[str], None]) -> Path:
     """The image's folder, built through the package cache at `url` if it isn't there yet."""
-    image = image_path(suite)
+    image = recipe.path
     if image.is_dir():
         return image
     IMAGES.mkdir(parents=True, exist_ok=True)
     for leftover in IMAGES.glob("building-*"):  # of builds that were killed
         if start_time(int(leftover.name.rpartition("-")[2])) is None:
             shutil.rmtree(leftover)
-    target = IMAGES / f"building-{recipe_hash(suite)}-{os.getpid()}"
-    argv = ["mmdebstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
-    argv += [f"--customize-hook={line}" for line in FINISH]
+    target = IMAGES / f"building-{recipe.hash}-{os.getpid()}"
+    argv = ["mmdebstrap", "--variant=minbase", f"--include={','.join(recipe.packages)}"]
+    argv += [f"--essential-hook={line}" for line in recipe.before]
+    argv += [f"--customize-hook={line}" for line in recipe.finish]
+    argv += recipe.options
     argv += [f"--keyring={KEYRING}"] if KEYRING.exists() else []
-    argv += [suite, str(target), *apt_lines(url, suite, mirrors)]
-    say(f"building the node image (Debian {suite}, {len(PACKAGES)} packages and what they need), about half a minute")
+    argv += [recipe.suite, str(target), *apt_lines(url, recipe.suite, mirrors)]
+    what = f"Debian {recipe.suite}, {len(recipe.packages)} packages and what they need"
+    say(f"building the node image ({what}), about {recipe.takes}")
     _run_with_progress(argv, say)
     target.rename(image)
     return image

@@ -11,12 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from inventory.loading import load_cluster
-from inventory.model import Cluster
-from lab import cgroup, faults, holder, limits, network
+from inventory.model import Cluster, External
+from lab import cgroup, faults, holder, limits, network, uml, uml_image
 from lab.apt import machine_mirrors
 from lab.cache import cache_url, start_cache, stop_cache
 from lab.errors import CommandFailed, LabError
-from lab.image import SUITES, build_image
+from lab.image import SUITES, bare, build_image
 from lab.node import NodeFiles, is_running, make_key, start_node, stop_node
 from lab.plan import NodePlan, Plan, make_plan, this_instance
 from lab.process import run
@@ -48,30 +48,42 @@ def up(inventory_file: str, say: Say, suite: str | None = None) -> Plan:
         network.refuse_foreign_addresses(plan)
         state = _claim_state_folder(plan, fresh=held is None)
         suite = remember_suite(state, suite)
+        if plan.kind == "uml" and suite != SUITES[0]:
+            raise LabError(f"nodes with kernels of their own are Debian {SUITES[0]}, not {suite}: leave --suite out")
         holder.claim(inventory_file, cluster, held)
         limits.make_room(len(plan.nodes), holder.RUN / LIMITS)
         network.connect(plan)
         start_cache(plan, mirrors, state / "cache")
-        build_image(suite, cache_url(plan), mirrors, say)
         _make_keys(cluster, plan)
-        shared = tuple(storage.path for storage in cluster.storage)
-        for path in shared:
-            (state / "shared" / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
+        shared = _shared_folders(cluster, state)
         missing = [node for node in plan.nodes if not is_running(state, node.name)]
         for node in missing:
             network.plug_node(plan, node)
-            start_node(plan, node, suite, mirrors, shared)
+            if plan.kind == "uml":
+                uml.start_node(plan, node, lambda: uml_image.build_disk(cache_url(plan), mirrors, say), mirrors)
+            else:
+                build_image(bare(suite), cache_url(plan), mirrors, say)
+                start_node(plan, node, suite, mirrors, shared)
         with ThreadPoolExecutor(max_workers=8) as pool:
             list(pool.map(lambda node: _wait_for(plan, node), plan.nodes))
     return plan
 
 
+def _shared_folders(cluster: Cluster, state: Path) -> tuple[str, ...]:
+    """Storage that others provide: in a lab, one folder of this machine that all containers see."""
+    shared = tuple(storage.path for storage in cluster.storage if isinstance(storage, External))
+    for path in shared:
+        (state / "shared" / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
+    return shared
+
+
 def _grows(old: Cluster, new: Cluster) -> bool:
     """True if the lab of `new` is the one of `old`, or that plus further nodes at the end."""
     before, after = make_plan(old), make_plan(new)
-    return (before.bridges, before.state_dir, old.storage) == (
+    return (before.bridges, before.state_dir, before.kind, old.storage) == (
         after.bridges,
         after.state_dir,
+        after.kind,
         new.storage,
     ) and after.nodes[: len(before.nodes)] == before.nodes
 
@@ -113,10 +125,13 @@ def _make_keys(cluster: Cluster, plan: Plan) -> None:
     holder.give_to_caller(state / "id_ed25519", state / "id_ed25519.pub", known_hosts)
 
 
-def _wait_for(plan: Plan, node: NodePlan, timeout_s: float = 90) -> None:
+BOOT_WITHIN_S = {"container": 90, "uml": 300}
+
+
+def _wait_for(plan: Plan, node: NodePlan) -> None:
     """Wait until a node lets us in over ssh and says that it has booted."""
     state = Path(plan.state_dir)
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + BOOT_WITHIN_S[plan.kind]
     ask = ssh_command(plan, node, ["systemctl", "is-system-running", "--wait", "||", "true"], connect_timeout_s=2)
     while True:
         try:
@@ -131,6 +146,23 @@ def _wait_for(plan: Plan, node: NodePlan, timeout_s: float = 90) -> None:
             words = console.read_text(errors="replace")[-600:] if console.exists() else ""
             raise LabError(f"{node.name} does not come up: {last}; its console ({console}): {words}")
         time.sleep(0.1)
+
+
+def reboot(plan: Plan, node: NodePlan) -> None:
+    """Restart a node's system from inside and wait until another boot of it has come up."""
+    ask = ssh_command(plan, node, ["cat", "/proc/sys/kernel/random/boot_id"])
+    before = run(ask).strip()
+    with suppress(CommandFailed):  # the connection may end before the command does
+        run(ssh_command(plan, node, ["systemctl", "reboot"]))
+    deadline = time.monotonic() + BOOT_WITHIN_S[plan.kind]
+    while True:
+        with suppress(CommandFailed):
+            if run(ask, timeout_s=20).strip() != before:
+                break
+        if time.monotonic() > deadline:
+            raise LabError(f"{node.name} is not back {BOOT_WITHIN_S[plan.kind]} s after its reboot")
+        time.sleep(0.2)
+    _wait_for(plan, node)
 
 
 def down(say: Say) -> bool:

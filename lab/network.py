@@ -83,13 +83,25 @@ def plug_node(plan: Plan, node: NodePlan) -> None:
     _ensure_netns(node.netns)
     for port in node.ports:
         if not _has_link(switch, port.outer):
-            inner = ["name", port.inner, "address", port.mac, "mtu", str(port.mtu), "netns", node.netns]
+            mac = [] if plan.kind == "uml" else ["address", port.mac]  # that kernel has the address itself
+            inner = ["name", port.inner, *mac, "mtu", str(port.mtu), "netns", node.netns]
             run(["ip", "-n", switch, "link", "add", port.outer, "mtu", str(port.mtu), "type", "veth", "peer", *inner])
         run(["ip", "-n", switch, "link", "set", port.outer, "master", port.bridge, "up"])
-        run(["ip", "-n", node.netns, "addr", "replace", f"{port.address}/{port.prefix}", "dev", port.inner])
+        if plan.kind == "uml":
+            _leave_to_a_kernel(plan, node, port)
+        else:
+            run(["ip", "-n", node.netns, "addr", "replace", f"{port.address}/{port.prefix}", "dev", port.inner])
         run(["ip", "-n", node.netns, "link", "set", port.inner, "up"])
         shape_port(plan, node, port, port.speed_mbit)
-    run(["ip", "-n", node.netns, "route", "replace", "default", "via", plan.bridges[0].gateway])
+    if plan.kind != "uml":
+        run(["ip", "-n", node.netns, "route", "replace", "default", "via", plan.bridges[0].gateway])
+
+
+def _leave_to_a_kernel(plan: Plan, node: NodePlan, port: Port) -> None:
+    """A plug for a user-mode kernel: this machine has no address on it, and lets every frame and checksum alone."""
+    run(["ip", "-n", node.netns, "link", "set", port.inner, "promisc", "on", "addrgenmode", "none"])
+    for netns, interface in ((node.netns, port.inner), (plan.instance.switch, port.outer)):
+        run(in_netns(netns, "ethtool", "-K", interface, "tx", "off"))
 
 
 def shape_port(plan: Plan, node: NodePlan, port: Port, mbit: float, *, egress_only: bool = False) -> None:

@@ -1,16 +1,15 @@
-"""One node: a full-system container with its own root, identity, processes and network namespace."""
+"""One node: its files, its end; and the usual kind of it, a full-system container in a network namespace."""
 
 from __future__ import annotations
 
 import shutil
-import uuid
 from contextlib import suppress
 from pathlib import Path
 
 from lab import cgroup
 from lab.apt import Mirrors
-from lab.cache import apt_lines, cache_url
-from lab.image import image_path
+from lab.furnish import furnish
+from lab.image import bare
 from lab.network import NETNS, processes_in
 from lab.plan import NodePlan, Plan
 from lab.process import end, launch, recorded, run, with_argument
@@ -60,6 +59,11 @@ class NodeFiles:
         """The word by which a container of this node is known in the process table."""
         return f"--directory={self.root}"
 
+    @property
+    def kernel_argument(self) -> str:
+        """The same for a user-mode kernel of this node."""
+        return f"uml_dir={self.folder / 'uml'}"
+
 
 def is_running(state: Path, name: str) -> bool:
     return recorded(NodeFiles(state, name).record) is not None
@@ -85,7 +89,7 @@ def start_node(plan: Plan, node: NodePlan, suite: str, mirrors: Mirrors, shared:
     argv += [f"--bind={state / 'shared' / path.lstrip('/')}:{path}" for path in shared]
     if cgroup.is_by_hand():
         argv.append("--keep-unit")
-    folders = [str(files.root), str(image_path(suite)), str(files.upper), str(files.work)]
+    folders = [str(files.root), str(bare(suite).path), str(files.upper), str(files.work)]
     groups = " ".join(str(path) for path in cgroup.make(plan.instance.group, node.name))
     wrapper = [
         "unshare",
@@ -104,31 +108,13 @@ def start_node(plan: Plan, node: NodePlan, suite: str, mirrors: Mirrors, shared:
 
 
 def _furnish(plan: Plan, node: NodePlan, suite: str, files: NodeFiles, mirrors: Mirrors) -> None:
-    """What makes a node this node, laid over the image: name, keys, where its packages come from."""
+    """What makes a node this node, laid over the image."""
     shutil.rmtree(files.folder, ignore_errors=True)
-    state = Path(plan.state_dir)
-    etc = files.upper / "etc"
-    for path in (etc / "ssh", etc / "apt", files.upper / "root" / ".ssh"):
-        path.mkdir(parents=True, exist_ok=True)
-    (files.upper / "root").chmod(0o700)
-    (files.upper / "root" / ".ssh").chmod(0o700)
-    units = etc / "systemd" / "system"
+    furnish(plan, node, suite, files.upper, files.host_key, mirrors)
+    units = files.upper / "etc" / "systemd" / "system"
     (units / "reboot.target.wants").mkdir(parents=True)
     (units / "lab-reboots.service").write_text(REBOOT_UNIT)
     (units / "reboot.target.wants" / "lab-reboots.service").symlink_to("../lab-reboots.service")
-    (etc / "hostname").write_text(f"{node.name}\n")
-    # mmdebstrap leaves the machine's own in the image: a name server that no node can reach.
-    (etc / "resolv.conf").write_text("# The lab has no name server.\n")
-    (etc / "machine-id").write_text(f"{uuid.uuid4().hex}\n")
-    (etc / "hosts").write_text(
-        f"127.0.0.1\tlocalhost\n127.0.1.1\t{node.name}\n::1\tlocalhost\n"
-    )  # as Debian's installer
-    (etc / "apt" / "sources.list").write_text("\n".join(apt_lines(cache_url(plan), suite, mirrors)) + "\n")
-    shutil.copy(state / "id_ed25519.pub", files.upper / "root" / ".ssh" / "authorized_keys")
-    for suffix, mode in (("", 0o600), (".pub", 0o644)):
-        target = etc / "ssh" / f"ssh_host_ed25519_key{suffix}"
-        shutil.copy(f"{files.host_key}{suffix}", target)
-        target.chmod(mode)
     (files.folder / "ready").touch()
 
 
@@ -149,8 +135,9 @@ def stop_node(plan: Plan, node: NodePlan) -> None:
     """End a node at once, as a power cut would."""
     files = NodeFiles(Path(plan.state_dir), node.name)
     pid = recorded(files.record)
-    end({*with_argument(files.argument), *([pid] if pid else [])})
-    end(processes_in(node.netns))  # the container's own init outlives a killed systemd-nspawn
+    started = (*with_argument(files.argument), *with_argument(files.kernel_argument))
+    end({*started, *([pid] if pid else [])})
+    end(processes_in(node.netns))  # a container's own init, or a kernel's processes, outlive what started them
     cgroup.remove(plan.instance.group, node.name)
     _remove_empty_folders(node.netns)
 

@@ -98,6 +98,7 @@ class Plan:
     outside_gateway: str
     outside_prefix: int
     outside_cidr: str
+    kind: str = "container"
 
     def node(self, name: str) -> NodePlan:
         for node in self.nodes:
@@ -134,7 +135,7 @@ def make_plan(cluster: Cluster, instance: Instance | None = None) -> Plan:
     beyond = _free_block(networks)
     return Plan(
         instance, cluster.name, cluster.state_dir, tuple(bridges), nodes, control,
-        str(beyond[9]), str(beyond[1]), beyond.prefixlen, str(beyond),
+        str(beyond[9]), str(beyond[1]), beyond.prefixlen, str(beyond), cluster.lab,
     )  # fmt: skip
 
 

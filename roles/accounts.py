@@ -118,7 +118,11 @@ def guard_plan(cluster: Cluster, node: Node, confined: bool, sshd_pam: str) -> T
     return Tree(
         (
             File("/etc/security/klaster-access.conf", render("accounts", "access.conf", values)),
-            File("/etc/pam.d/sshd", with_guard(sshd_pam, render("accounts", "pam-guard", values))),
+            File(
+                "/etc/pam.d/sshd",
+                with_guard(sshd_pam, render("accounts", "pam-guard", values)),
+                triggers=("pam-session",),
+            ),
         )
     )
 
@@ -143,6 +147,13 @@ def _guard_plan_here() -> Tree:
     return guard_plan(cluster, site.node(), with_cgroups(found), host.get_fact(SshdPam))
 
 
+# systemd's own PAM module would take the log-in out of the job's cgroup again, into a session of its own.
+GUARD_ACTIONS = {
+    "pam-session": "if grep -q pam_slurm_adopt /etc/pam.d/sshd; then verb=--disable; else verb=--enable; fi; "
+    "DEBIAN_FRONTEND=noninteractive pam-auth-update $verb systemd"
+}
+
+
 def deploy() -> None:
     cluster, node = site.cluster(), site.node()
     if not cluster.teams:
@@ -151,7 +162,9 @@ def deploy() -> None:
         slurm_accounts(name=f"Set accounts and limits{_in_words(cluster)}", cluster=cluster)
     if is_guarded(node):
         packages(name="Install the guard of log-ins", wanted=("libpam-slurm", "libpam-slurm-adopt"))
-        configure(name="Let in administrators, and people with a job here", plan=_guard_plan_here)
+        configure(
+            name="Let in administrators, and people with a job here", plan=_guard_plan_here, actions=GUARD_ACTIONS
+        )
 
 
 def _in_words(cluster: Cluster) -> str:

@@ -9,7 +9,7 @@ from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 
 from inventory.hardware import HardwareLock
-from inventory.model import DEPLOY_ACCOUNT, DEPLOY_HOME, Cluster, Node
+from inventory.model import DEPLOY_ACCOUNT, DEPLOY_HOME, DEPLOY_UID, Cluster, Node
 from roles.facts import site
 from roles.facts.gpu import REBOOT_DUE
 from roles.operations.accounts import Account, accounts
@@ -23,8 +23,7 @@ from roles.operations.tree import Directory, File, Tree
 PACKAGES = ("chrony", "sudo", "python3", "iproute2", "iputils-ping", "procps", "ca-certificates", "curl", "nftables")
 
 ACCOUNTS = (
-    # Below Debian's first dynamic system uid that sysusers hands out (it counts down from 999) by a safe distance.
-    Account(DEPLOY_ACCOUNT, 901, DEPLOY_HOME, "/bin/bash"),
+    Account(DEPLOY_ACCOUNT, DEPLOY_UID, DEPLOY_HOME, "/bin/bash"),
     Account("munge", 902, "/nonexistent"),
     # Debian's fixed uid of slurm.
     Account("slurm", 64030, "/nonexistent"),

@@ -16,6 +16,7 @@ from pyinfra.context import host
 
 from inventory.containers import registry_node
 from inventory.model import Cluster, Ldap, Node
+from inventory.storage import is_server
 from roles.facts import site
 from roles.operations.configure import configure, sh
 from roles.operations.notes import differs
@@ -114,6 +115,8 @@ def rules(cluster: Cluster, node: Node) -> list[str]:
     if cluster.registry is not None and node.name == registry_node(cluster):
         ports = [cluster.registry.port, *([cluster.registry.cache_port] if cluster.registry.cache_of else [])]
         lines = [*(f'ip saddr @nodes tcp dport {port} accept comment "registry"' for port in ports), *lines]
+    if is_server(cluster, node):
+        lines = ['ip saddr @nodes tcp dport 2049 accept comment "NFS"', *lines]
     return lines
 
 

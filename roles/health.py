@@ -8,6 +8,7 @@ from pathlib import Path
 from inventory import drain_policy
 from inventory.hardware import SIMULATED, HardwareLock
 from inventory.model import DEPLOY_ACCOUNT, Cluster, Node
+from inventory.storage import expected_mounts
 from roles.facts import site
 from roles.operations.configure import configure
 from roles.operations.template import FILES, render
@@ -25,7 +26,7 @@ def questions(cluster: Cluster, node: Node, lock: HardwareLock) -> dict[str, obj
     return {
         "node": node.name,
         "disks": DISKS,
-        "storage": [{"path": s.path, "fstype": s.fstype} for s in cluster.storage if set(s.on) & set(node.roles)],
+        "storage": [{"path": path, "fstype": fstype} for path, fstype in expected_mounts(cluster, node)],
         "links": [link.model_dump(include={"address", "mtu", "speed_gbps"}) for link in links if link.address],
         "cpus": found.cpus,
         "memory_mib": found.memory_mib,

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from pyinfra.api.operation import operation
 from pyinfra.context import host
 
-from inventory.model import Cluster, Directory, Ldap, Node
+from inventory.model import Cluster, Directory, Ldap, Nfs, Node
 from roles.facts import site
 from roles.facts.people import LocalPeople, PeopleHere
 
@@ -50,9 +50,11 @@ def home_commands(cluster: Cluster, homes: str, found: LocalPeople) -> list[str]
 
 
 def makes_homes(cluster: Cluster, people: Ldap | Directory, node: Node) -> bool:
-    """Below a declared storage the controller makes them, once; else each node has its own."""
-    shared = any(f"{people.homes}/".startswith(f"{storage.path.rstrip('/')}/") for storage in cluster.storage)
-    return "controller" in node.roles or not shared
+    """Below a shared folder its server makes them, once (the controller, where others serve it); else each node."""
+    below = [share for share in cluster.storage if f"{people.homes}/".startswith(f"{share.path.rstrip('/')}/")]
+    if not below:
+        return True
+    return node == (cluster.storage_node if isinstance(below[0], Nfs) else cluster.controller)
 
 
 @operation()
@@ -66,6 +68,13 @@ def people_here(cluster: Cluster, homes: str, make: bool) -> Generator[str, None
     if not commands:
         host.noop(f"no local account is in the way of {len(cluster.users)} people")
     yield from commands
+
+
+def look() -> None:
+    """Before anything is mounted: a local account in the way stops the run on its node."""
+    cluster = site.cluster()
+    if cluster.people is not None and cluster.nfs:
+        people_here(name="Look for local accounts in the way", cluster=cluster, homes="", make=False)
 
 
 def deploy() -> None:

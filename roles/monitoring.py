@@ -10,6 +10,7 @@ from pyinfra.context import host
 
 from inventory.loading import secrets_path
 from inventory.model import DEPLOY_ACCOUNT, DEPLOY_HOME, Cluster, Monitoring, Node
+from inventory.storage import expected_mounts
 from roles.facts import site
 from roles.operations.configure import configure
 from roles.operations.packages import packages
@@ -81,7 +82,7 @@ def agent_config(cluster: Cluster, node: Node) -> dict[str, object]:
         "firewall": cluster.firewall.enabled,
         "gpus": node.gpu_count,
         "interval_s": INTERVAL_S,
-        "mounts": [s.path for s in cluster.storage if set(getattr(s, "on", node.roles)) & set(node.roles)],
+        "mounts": [path for path, _ in expected_mounts(cluster, node)],
         "optional_units": list(OPTIONAL_UNITS),
         "output": f"{TEXTFILES}/klaster.prom",
         "stamps": STAMPS,

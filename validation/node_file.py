@@ -20,6 +20,7 @@ def save(gathered: Gathered, path: Path) -> None:
         "no_probe": gathered.no_probe,
         "clocks": {name: vars(clock) for name, clock in gathered.clocks.items()},
         "munge": gathered.munge,
+        "shared": gathered.shared,
         "slurm": None if gathered.slurm is None else [n.model_dump(mode="json") for n in gathered.slurm.values()],
     }
     path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -36,5 +37,6 @@ def load(path: Path) -> Gathered:
         no_probe=document["no_probe"],
         clocks={name: Clock(**clock) for name, clock in document["clocks"].items()},
         munge=document["munge"],
+        shared=document.get("shared", {}),
         slurm=None if slurm is None else {n["name"]: SlurmNode.model_validate(n) for n in slurm},
     )

@@ -13,12 +13,16 @@ from typing import Any
 from inventory.containers import registry_node
 from inventory.hardware import HardwareLock
 from inventory.model import DEPLOY_ACCOUNT, Cluster, Node
+from inventory.storage import is_server
+from validation.checks import node_storage
 from validation.checks.node import Clock, Gathered, Probe, ProbeError
 from validation.checks.node_disk import DISK_PATHS
 from validation.checks.node_identity import asked_units, over_limit_jobs
 from validation.checks.node_services import ASKED
+from validation.checks.node_storage import asked_paths
 from validation.checks.node_system import versions_of
 from validation.gpu_gather import ask_binding, ask_container, load_gpus
+from validation.node_exchange import exchange_files
 from validation.rdma_gather import measure_rdma
 from validation.remote import Remote, RemoteError, connect_all
 from validation.slurm_state import SlurmNode
@@ -27,10 +31,14 @@ PROBE = Path(__file__).parent / "payloads" / "probe.py"
 DISK_PROBE = Path(__file__).parent / "payloads" / "probe_disk.py"
 GPU_PROBE = Path(__file__).parent / "payloads" / "probe_gpu.py"
 NETWORK_PROBE = Path(__file__).parent / "payloads" / "probe_network.py"
+STORAGE_PROBE = Path(__file__).parent / "payloads" / "probe_storage.py"
+QUESTION_S = 4.0
 PROBE_TIMEOUT_S = 12.0
 """Each of its questions has 4 s of its own; forking them costs 1–2 s on a slow machine."""
 GPU_PROBE_TIMEOUT_S = 30.0
 """nvidia-smi has 15 s."""
+PATIENCE = {"container": 1, "uml": 5}
+"""A user-mode kernel forks in 20 ms, and all questions share its one processor: they have so many times the time."""
 CLOCK_READINGS = 3
 CONNECT_S = 5.0
 VERSIONS = ("system", "versions", "slurm_version", "gpu_driver")
@@ -72,6 +80,7 @@ def gather(
         for name, said in measure_rdma(cluster, {name: probes[name] for name in order}, remotes, pool).items():
             probes[name] = {**probes[name], "rdma_peer": said}
         munge = exchange_credentials(cluster, {name: probes[name] for name in order}, remotes, pool)
+        shared = exchange_files(cluster, {name: probes[name] for name in order}, remotes, pool)
     return Gathered(
         cluster=cluster,
         lock=lock,
@@ -80,6 +89,7 @@ def gather(
         no_probe=no_probe,
         clocks=clocks,
         munge=munge,
+        shared=shared,
         slurm=slurm,
     )
 
@@ -108,13 +118,15 @@ def ask_versions(
 
 def questions(cluster: Cluster, node: Node, has_gpus: bool = False) -> dict[str, Any]:
     """What the probe is asked on `node`."""
-    storage = [storage.path for storage in cluster.storage if set(storage.on) & set(node.roles)]
     return {
+        "deadline_s": QUESTION_S * PATIENCE[cluster.lab],
         "names": [other.name for other in cluster.nodes],
         "peers": {other.name: other.address for other in cluster.nodes if other.name != node.name},
         "networks": further_networks(cluster, node),
-        "paths": list(dict.fromkeys([*DISK_PATHS, "/dev/shm", *storage])),  # noqa: S108 - looked at, not written
-        "services": [*ASKED, *asked_units(cluster, node)],
+        "paths": list(dict.fromkeys([*DISK_PATHS, "/dev/shm", *asked_paths(cluster, node)])),  # noqa: S108 - looked at, not written
+        "services": [*ASKED, *asked_units(cluster, node), *node_storage.asked_units(cluster, node)],
+        "exports": is_server(cluster, node),
+        "quotas": [share.path for share in cluster.nfs] if is_server(cluster, node) else [],
         "people": [user.name for user in cluster.users],
         "slurm_accounts": "controller" in node.roles and bool(cluster.teams),
         "over_limit": over_limit_jobs(cluster, node),
@@ -136,18 +148,18 @@ def further_networks(cluster: Cluster, node: Node) -> dict[str, dict[str, str]]:
     return found
 
 
-def probe_program(has_gpus: bool) -> bytes:
+def probe_program(has_gpus: bool, serves: bool = False) -> bytes:
     """The probe as one file for a Python that reads it from its standard input."""
-    parts = (DISK_PROBE, NETWORK_PROBE, *((GPU_PROBE,) if has_gpus else ()), PROBE)
-    return b"\n".join(part.read_bytes() for part in parts)
+    more = (*((GPU_PROBE,) if has_gpus else ()), *((STORAGE_PROBE,) if serves else ()))
+    return b"\n".join(part.read_bytes() for part in (DISK_PROBE, NETWORK_PROBE, *more, PROBE))
 
 
 def ask(cluster: Cluster, node: Node, remote: Remote, has_gpus: bool = False, only: Sequence[str] = ()) -> Probe:
     """Run the probe on one node, all of it or `only` some questions; RemoteError if it gives no document."""
     asked = questions(cluster, node, has_gpus) | {"only": list(only)}
     command = remote.sudo(f"python3 - {shlex.quote(json.dumps(asked))}")
-    timeout_s = GPU_PROBE_TIMEOUT_S if has_gpus else PROBE_TIMEOUT_S
-    done = remote.run(command, timeout_s=timeout_s, stdin=probe_program(has_gpus))
+    timeout_s = PATIENCE[cluster.lab] * (GPU_PROBE_TIMEOUT_S if has_gpus else PROBE_TIMEOUT_S)
+    done = remote.run(command, timeout_s=timeout_s, stdin=probe_program(has_gpus, is_server(cluster, node)))
     try:
         found = json.loads(done.stdout)
     except ValueError:

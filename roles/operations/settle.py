@@ -16,6 +16,12 @@ class Unit:
     """A systemd unit that must be enabled and running; restarted when `restart-<name>` is pending."""
 
     name: str
+    start_within_s: int | None = None
+    """For a unit that waits for something: a deploy does not wait for ever."""
+
+    def systemctl(self, verb: str) -> str:
+        deadline = f"timeout {self.start_within_s} " if self.start_within_s else ""
+        return f"{deadline}systemctl {verb} {shlex.quote(self.name)}"
 
 
 def settle_commands(units: Sequence[Unit], actions: Mapping[str, str], found: State) -> list[str]:
@@ -32,11 +38,11 @@ def settle_commands(units: Sequence[Unit], actions: Mapping[str, str], found: St
         trigger, state = f"restart-{unit.name}", found.units.get(unit.name, UnitState("", "", ""))
         name = shlex.quote(unit.name)
         if trigger in found.pending:
-            commands.append(_done(trigger, f"systemctl daemon-reload && systemctl restart {name}"))
+            commands.append(_done(trigger, f"systemctl daemon-reload && {unit.systemctl('restart')}"))
             commands.append(_verify(unit.name))
         elif state.active != "active":
             commands.append(
-                f"systemctl daemon-reload && systemctl reset-failed {name} 2>/dev/null; systemctl start {name}"
+                f"systemctl daemon-reload && systemctl reset-failed {name} 2>/dev/null; {unit.systemctl('start')}"
             )
             commands.append(_verify(unit.name))
         if state.enabled not in ("enabled", "static", "indirect", "generated", "alias"):

@@ -182,6 +182,7 @@ def test_groups_are_all_and_one_a_role() -> None:
         "all": ["head", "n1"],
         "controller": ["head"],
         "compute": ["n1"],
+        "storage": [],
     }
 
 

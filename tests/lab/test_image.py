@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
-from lab.image import SUITES, image_path
+from lab.image import SUITES, bare
 from lab.lifecycle import remember_suite
 
 
 def test_each_release_has_its_own_image() -> None:
     """What is built for one release is never laid under nodes of another."""
-    assert len({image_path(suite) for suite in SUITES}) == len(SUITES)
+    assert len({bare(suite).path for suite in SUITES}) == len(SUITES)
 
 
 def test_a_lab_keeps_its_release(tmp_path: Path) -> None:

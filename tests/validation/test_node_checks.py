@@ -23,6 +23,7 @@ from validation.checks import (
     node_network,
     node_reach,
     node_services,
+    node_storage,
     node_system,
     registry,
 )
@@ -38,6 +39,7 @@ MODULES = (
     node_system,
     node_disk,
     node_services,
+    node_storage,
     node_identity,
     gpu,
     gpu_container,

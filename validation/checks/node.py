@@ -86,6 +86,8 @@ class Gathered:
     clocks: Mapping[str, Clock] = field(default_factory=dict)
     munge: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Node whose credential it is → node that decoded it → empty text, or munge's complaint."""
+    shared: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Node → shared folder → empty text, or what went wrong when nodes wrote and read there."""
     slurm: Mapping[str, SlurmNode] | None = None
     """None: the controller did not answer."""
 

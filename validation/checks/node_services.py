@@ -27,7 +27,7 @@ UNFIT = frozenset({"DOWN", "NOT_RESPONDING", "FAIL", "FAILING", "INVAL", "INVALI
 
 def services(subject: Subject) -> Finding:
     found = units(subject.probe)
-    wanted = sorted({unit for role in subject.node.roles for unit in REQUIRED[role]})
+    wanted = sorted({unit for role in subject.node.roles for unit in REQUIRED.get(role, ())})
     states = {unit: _unit_state(found.get(unit, {})) for unit in wanted}
     down = {unit: state for unit, state in states.items() if state != "active"}
     required = f"active: {', '.join(wanted)}"

@@ -12,7 +12,6 @@ from validation.checks.node import (
     failed,
     gib,
     inconclusive,
-    mounts,
     not_applicable,
     odd_one_out,
     output,
@@ -51,32 +50,6 @@ def hardware(subject: Subject) -> Finding:
     if abs(memory_mib - locked.memory_mib) > MEMORY_TOLERANCE * locked.memory_mib:
         return failed(measured, required, LOCK, "memory", remedy)
     return passed(measured, required, LOCK)
-
-
-def storage_mounts(subject: Subject) -> Finding:
-    """Each declared storage is a mount of the declared type and answers; an empty folder looks fine otherwise."""
-    wanted = [storage for storage in subject.cluster.storage if set(storage.on) & set(subject.node.roles)]
-    if not wanted:
-        return not_applicable("no storage declared for this node")
-    required = ", ".join(f"{s.path} mounted{f' as {s.fstype}' if s.fstype else ''}" for s in wanted)
-    found = mounts(subject.probe)
-    for storage in wanted:
-        if why := problem(subject.probe, f"filesystem:{storage.path}"):
-            if storage.path in found:
-                remedy = "its server does not answer: look at the server first, then unmount (umount -f -l) and mount"
-                service = f"storage {storage.path}"
-                return failed(
-                    why, required, "inventory", "storage-stale", remedy, culprit_kind="service", culprit=service
-                )
-            return failed(f"{storage.path} is not there", required, "inventory", "mount", "mount it; see /etc/fstab")
-        if storage.path not in found:
-            measured = f"{storage.path} is a folder, not a mount"
-            return failed(measured, required, "inventory", "mount", f"mount it: mount {storage.path}; see /etc/fstab")
-        fstype = found[storage.path][0]
-        if storage.fstype and fstype != storage.fstype:
-            remedy = "mount the declared file system, or correct the inventory"
-            return failed(f"{storage.path} is {fstype}", required, "inventory", "mount-type", remedy)
-    return passed(", ".join(f"{s.path} is {found[s.path][0]}" for s in wanted), required, "inventory")
 
 
 def limits(subject: Subject) -> Finding:

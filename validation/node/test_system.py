@@ -22,11 +22,6 @@ def test_disk_speed(subject: Subject, judge: Judge) -> None:
     judge(node_disk.disk_speed(subject))
 
 
-@pytest.mark.check("storage-mounts")
-def test_storage_mounts(subject: Subject, judge: Judge) -> None:
-    judge(node_system.storage_mounts(subject))
-
-
 @pytest.mark.check("limits")
 def test_limits(subject: Subject, judge: Judge) -> None:
     judge(node_system.limits(subject))

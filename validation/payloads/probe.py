@@ -365,6 +365,8 @@ def main() -> None:
         "accounts": lambda: accounts(asked["accounts"]),
     }
     questions.update(people_questions(asked))
+    if asked.get("exports"):  # on the server of shared folders probe_storage.py stands before this file, too
+        questions.update(globals()["storage_questions"](asked))
     for path in asked["paths"]:
         questions[f"filesystem:{path}"] = lambda path=path: filesystem(path)
     if asked.get("registry"):
@@ -377,7 +379,8 @@ def main() -> None:
     gpus = globals()["gpu_questions"]() if asked.get("gpus") else {}
     if asked.get("only"):
         questions, gpus = ({n: f for n, f in some.items() if n in asked["only"]} for some in (questions, gpus))
-    answers = ask_all({**questions, **gpus}, longer=dict.fromkeys(gpus, 15.0))  # each card takes seconds to wake
+    longer = dict.fromkeys(gpus, 15.0)  # each card takes seconds to wake
+    answers = ask_all({**questions, **gpus}, asked.get("deadline_s", 4.0), longer)
     answers["probe"] = {"ok": {"format": 1, "seconds": round(time.monotonic() - began, 2)}}
     json.dump(answers, sys.stdout, sort_keys=True)
     sys.stdout.flush()
