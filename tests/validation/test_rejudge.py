@@ -41,7 +41,7 @@ def test_another_process_with_another_hash_seed_writes_the_same_bytes(tmp_path: 
 
 
 def test_the_stored_run_names_every_fault_once(tmp_path: Path) -> None:
-    """A service that all nodes miss is one culprit; an uplink, a node and, on real machines, a doubt stand beside it."""
+    """A service that all nodes miss is one culprit; beside it an uplink, a node and, on real machines, a doubt."""
     records = RunFolder(stored(tmp_path / "run")).records()
     assert judge(records).nodes["n7"] is Outcome.PASS  # the stored run is a simulation: its history is only shown
     real = [r.model_copy(update={"substrate": "hardware"}) if isinstance(r, RunRecord) else r for r in records]
