@@ -149,7 +149,8 @@ def _node_row(name: str, node: NodeEntry) -> tuple[str, ...]:
     passed = sum(check.outcome is Outcome.PASS for check in judged)
     rates = [gbps(rate) if rate is not None else "–" for rate in (node.send_gbps, node.receive_gbps)]
     step = seconds(node.step_seconds) if node.step_seconds is not None else "–"
-    return (name, node.verdict.value, f"{passed} of {len(judged)}", *rates, step)
+    checks = f"{passed} of {len(judged)}" if judged else "–"  # a run of the pairs alone judges links
+    return (name, node.verdict.value, checks, *rates, step)
 
 
 def _table(page: _Page, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
