@@ -40,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep", type=Path, help="folder for the records of each run, results.jsonl in a folder a run")
     parser.add_argument("--again", type=Path, help="measure nothing: read the runs kept there")
     options = parser.parse_args(arguments)
+    if options.keep and options.keep.exists():
+        parser.error(f"{options.keep} is there already; name a new folder")
     if options.again:
         runs = [(records, judge(records)) for records in kept(options.again)]
     else:
