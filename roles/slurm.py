@@ -19,6 +19,7 @@ from roles.facts import site
 from roles.facts.confinement import with_cgroups
 from roles.facts.slurm import Certified, SlurmNodes, SlurmState
 from roles.operations.barrier import barrier
+from roles.operations.before import remember
 from roles.operations.configure import configure, sh
 from roles.operations.packages import packages
 from roles.operations.settle import Unit
@@ -29,6 +30,15 @@ QUARANTINE = drain_reason("quarantine", "uncertified", "none")
 REGISTER_DEADLINE_S = 60
 HEALTH_CHECK = "/usr/local/lib/klaster/health/check"
 """Put there by the role health, before Slurm looks for it."""
+DROP_INS = "/etc/systemd/system/slurmd.service.d"
+NOT_YET = f"{DROP_INS}/10-klaster-not-yet.conf"
+# Debian's package starts slurmd, which without options waits 90 s for a controller that it can't know: not before ours.
+HOLD_SLURMD = "\n".join(
+    (
+        *remember((NOT_YET,)),
+        f"mkdir -p {DROP_INS} && printf '[Unit]\\nConditionPathExists={DROP_INS}/50-klaster.conf\\n' > {NOT_YET}",
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -104,12 +114,13 @@ def compute_plan(cluster: Cluster, node: Node) -> Tree:
                 "/etc/default/slurmd", render("slurm", "slurmd.default", values), triggers=("restart-slurmd.service",)
             ),
             File(
-                "/etc/systemd/system/slurmd.service.d/50-klaster.conf",
+                f"{DROP_INS}/50-klaster.conf",
                 render("slurm", "slurmd.service.conf", values),
                 triggers=("restart-slurmd.service",),
             ),
         ),
         directories=(Directory("/var/lib/slurm/slurmd"), Directory("/var/log/slurm", "755", "slurm", "slurm")),
+        absent=(NOT_YET,),
     )
 
 
@@ -167,7 +178,7 @@ def registered() -> Generator[StringCommand, None, None]:
 def deploy() -> None:
     node = site.node()
     controller, compute = "controller" in node.roles, "compute" in node.roles
-    packages(name="Install Slurm", wanted=wanted_packages(node))
+    packages(name="Install Slurm", wanted=wanted_packages(node), first=(HOLD_SLURMD,) if compute else ())
     if controller:
         configure(
             name="Run slurmctld",

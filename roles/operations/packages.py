@@ -29,8 +29,11 @@ UPDATE = (
 )
 
 
-def install_commands(wanted: Sequence[str], found: State) -> list[str]:
-    """Shell commands that lead from the found state to all `wanted` packages installed; empty if they are."""
+def install_commands(wanted: Sequence[str], found: State, first: Sequence[str] = ()) -> list[str]:
+    """Shell commands that lead from the found state to all `wanted` packages installed; empty if they are.
+
+    `first` are commands for the moment before something is installed.
+    """
     commands = []
     if found.broken:
         commands.append(REPAIR)
@@ -38,15 +41,16 @@ def install_commands(wanted: Sequence[str], found: State) -> list[str]:
     if missing:
         install = f"{APT} --no-install-recommends install {shlex.join(missing)}"
         # A list of yesterday may name a version that the mirror has replaced: fetch lists once more, try again.
+        commands += first
         commands.append(recorded(f"{UPDATE} && {{ {install} || {{ {APT} update && {install}; }}; }}"))
     return commands
 
 
 @operation()
-def packages(wanted: Sequence[str]) -> Generator[str, None, None]:
-    """Install the `wanted` packages that are missing, without recommended ones."""
+def packages(wanted: Sequence[str], first: Sequence[str] = ()) -> Generator[str, None, None]:
+    """Install the `wanted` packages that are missing, without recommended ones, after the commands of `first`."""
     found = host.get_fact(NodeState, packages=tuple(wanted))
-    commands = install_commands(wanted, found)
+    commands = install_commands(wanted, found, first)
     for package in found.broken:
         differs(f"package {package}", "half-installed", "installed")
     for package in sorted(set(wanted) - set(found.packages) - set(found.broken)):

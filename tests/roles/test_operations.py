@@ -90,6 +90,14 @@ def test_packages_repair_before_they_install() -> None:
     assert "sudo" not in commands[1]
 
 
+def test_packages_do_first_what_must_be_before_an_installation() -> None:
+    """What keeps a package's daemon down is done before it is installed, and not where it is installed."""
+    commands = install_commands(("slurmd",), State(), ("hold",))
+    assert commands[0] == "hold"
+    assert "install slurmd" in commands[1]
+    assert install_commands(("slurmd",), State(packages={"slurmd": "1"}), ("hold",)) == []
+
+
 def test_settle_does_what_is_pending_and_forgets_it_afterwards() -> None:
     """A pending restart survives until the restart has succeeded; another role's trigger stays."""
     running = {"a.service": UnitState("loaded", "active", "enabled")}
