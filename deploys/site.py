@@ -1,4 +1,8 @@
-"""Bring every machine to the declared state: the ordered list of roles."""
+"""Bring every machine to the declared state: the ordered list of roles.
+
+pyinfra orders the operations of each host, not of all: an operation that every host has keeps those before it apart
+from those after it. Where a role has none, a barrier stands (tests/roles/test_order.py holds this against pyinfra).
+"""
 
 from roles import (
     accounting,
@@ -31,27 +35,19 @@ from roles.operations.summary import summarise_at_end
 fast_connection()
 summarise_at_end(__file__)
 hardware.deploy()
-barrier(name="Hardware is known")
 base.deploy()
-barrier(name="Base is done")
 secrets.deploy()
-barrier(name="Secrets are there")
 firewall.deploy()
-barrier(name="Firewall is up")
 gpu.deploy()
 hardware.deploy_cards()
 fabric.deploy()
-barrier(name="GPUs and networks are ready")
 homes.look()
 storage.deploy()
-barrier(name="Shared folders are mounted")
 homes.deploy()
 identity.deploy()
-barrier(name="People are known")
 munge.deploy()
 health.deploy()
 accounting.deploy()
-barrier(name="Accounting runs")
 slurm.deploy()
 barrier(name="Slurm runs")
 accounts.deploy()
@@ -59,7 +55,6 @@ backup.deploy()
 registry.deploy()
 containers.deploy()
 training.deploy()
-barrier(name="The training environment is there")
 monitoring.deploy()
 nightly.deploy()
 logs.deploy()

@@ -14,7 +14,6 @@ from inventory.loading import secrets_path
 from inventory.model import Cluster, Directory, Ldap, Node, User
 from roles.facts import site
 from roles.facts.people import Attributes, DirectoryEntries, Entries
-from roles.operations.barrier import barrier
 from roles.operations.configure import configure
 from roles.operations.directory import Change, Plan, changes, directory
 from roles.operations.packages import packages
@@ -282,7 +281,6 @@ def deploy() -> None:
 
         words = in_words(plan(host.get_fact(DirectoryEntries, base=BASE)))
         directory(name=f"Write people into the directory{f': {words}' if words else ''}", base=BASE, plan=plan)
-    barrier(name="The directory is written")
     configure(
         name="Let every node know people", plan=_node_plan_here, units=(Unit("sssd.service"),), actions=actions(cluster)
     )

@@ -223,7 +223,8 @@ def deploy() -> None:
         packages(name="Install NFS", wanted=wanted_packages(cluster, node))
     if is_server(cluster, node):
         _serve(cluster)
-    barrier(name="Shared folders are served")
+    if cluster.nfs:
+        barrier(name="Shared folders are served")
     if node.scratch_disk:
         scratch_disk(name=f"Have scratch on {node.scratch_disk}", disk=node.scratch_disk, node=node.name)
     if mounted(cluster, node) or node.scratch_disk:

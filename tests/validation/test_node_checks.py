@@ -119,6 +119,7 @@ FAULTS: list[tuple[str, str, Callable[[Any], Any], str, str]] = [
     ("host-name", "system", lambda a: {**a, "hostname": "localhost"}, "host-name", "localhost"),
     ("name-resolution", "names", lambda a: {**a, "n3": ["10.77.0.13", "127.0.1.1"]}, "name-resolution", "127.0.1.1"),
     ("name-resolution", "names", lambda a: {**a, "n1": ["10.77.0.99"]}, "name-resolution", "n1 gives 10.77.0.99"),
+    ("name-resolution", "names", lambda a: {**a, "n1": ["10.77.0.99", "10.77.0.11"]}, "name-resolution", "10.77.0.99"),
     ("resolver", "resolver", lambda a: {**a, "servers": {"10.0.0.1": "error: timed out"}}, "dns", "10.0.0.1"),
     ("interface", "sources", lambda a: {**a, "n1": "172.17.0.1"}, "route", "to n1 from 172.17.0.1"),
     ("interface", "addresses", lambda a: second_address(a, "10.77.0.11"), "address-conflict", "which is n1's"),

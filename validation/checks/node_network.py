@@ -31,7 +31,7 @@ def host_name(subject: Subject) -> Finding:
 
 
 def name_resolution(subject: Subject) -> Finding:
-    """Every node's name must give its declared address here; its own must not be a loopback address."""
+    """Every node's name must give its declared address here, and no other's: any of them may be taken."""
     required = "every node's name gives its declared address"
     if why := problem(subject.probe, "names"):
         return failed(why, required, INVENTORY, "name-resolution", "look at /etc/hosts and /etc/nsswitch.conf")
@@ -39,7 +39,8 @@ def name_resolution(subject: Subject) -> Finding:
     wrong = []
     for node in subject.cluster.nodes:
         got = found.get(node.name, [])
-        if node.address not in got or any(address.startswith("127.") for address in got):
+        own = {node.address, *(link.address for link in node.links)}
+        if node.address not in got or not own.issuperset(got):
             itself = " (itself)" if node.name == subject.name else ""
             wrong.append(f"{node.name}{itself} gives {', '.join(got) or 'nothing'}, declared {node.address}")
     if not wrong:
