@@ -41,6 +41,7 @@ class Worker:
     local_rank: int
     log: Path
     pid: int = 0
+    hello_at: float = 0.0
     job: str = ""
     torch: str | None = None
     port: int = 0
@@ -110,7 +111,7 @@ class Board:
             if message["count"] != worker.count:
                 worker.count, worker.moved_at = message["count"], worker.heard_at
         elif "hello" in message:
-            worker.pid, worker.job = message["pid"], message["job"]
+            worker.pid, worker.job, worker.hello_at = message["pid"], message["job"], worker.heard_at
         elif "ready" in message:
             worker.torch = message.get("torch", "") if message["ready"] else None
             worker.failed_start = "" if message["ready"] else f"{message['type']}: {message['error']}"

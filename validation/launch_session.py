@@ -20,6 +20,8 @@ from validation.launch_watch import (
 
 START_S = 120.0
 """Importing torch from a cold disk takes a minute on a small machine."""
+SLURM_SPREAD_S = 30.0
+"""Slurm starts all tasks of a step within seconds; so long after the first hello, one without a word is not coming."""
 OPEN_S = 20.0
 GRACE_S = 1.0
 """After one rank was seen to end, for others that end for their own reasons (memory, a dead switch)."""
@@ -82,6 +84,9 @@ class Session:
                 failed = [worker for worker in late if worker.ended or worker.failed_start]
                 self._end_of_all(failed)
                 raise RanksFailed([of_start(worker, self._launcher.look(worker)) for worker in failed])
+            if silent := self._not_coming(late, time.monotonic()):
+                slow = f"Slurm started others' ranks, and within {SLURM_SPREAD_S:g} s not this one"
+                raise RanksFailed([Finding(w.rank, "slurm-step", slow) for w in silent])
             if time.monotonic() > deadline:
                 slow = f"not ready within {START_S:g} s"
                 raise RanksFailed([Finding(w.rank, "no-start", slow, None, self._launcher.look(w).state) for w in late])
@@ -89,6 +94,12 @@ class Session:
             if findings := [found for worker in late if worker.pid and (found := self._silent(worker, patient=True))]:
                 raise RanksFailed(findings)
             self._pause(POLL_S)
+
+    def _not_coming(self, late: Sequence[Worker], now: float) -> list[Worker]:
+        """Those of one srun that were not started, long after others of it were."""
+        together = [worker for worker in self.workers.values() if self._launcher.shares_a_program(worker)]
+        first = min((worker.hello_at for worker in together if worker.pid), default=now)
+        return [worker for worker in late if worker in together and not worker.pid and now - first > SLURM_SPREAD_S]
 
     def stop(self) -> None:
         """End all workers and remove what was put on their nodes; never raises for a node that is gone."""

@@ -63,6 +63,9 @@ class SlurmLauncher(SshLauncher):
     def shares_a_program(self, worker: Worker) -> bool:
         return worker.node in self._in_slurm
 
+    def take_out_of_slurm(self, node: str) -> None:
+        self._in_slurm.discard(node)
+
     def clean(self, workers: Sequence[Worker]) -> None:
         if any(worker.node in self._in_slurm for worker in workers):
             cancel = f"scancel --quiet --user={DEPLOY_ACCOUNT} --name={JOB_NAME} --signal=KILL --full; true"

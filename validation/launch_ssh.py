@@ -48,6 +48,10 @@ class Launcher(Protocol):
         """Whether one program (srun) carries this rank and others, so that its end says nothing of the rank."""
         ...
 
+    def take_out_of_slurm(self, node: str) -> None:
+        """Start the node's ranks over ssh from now on."""
+        ...
+
     def clean(self, workers: Sequence[Worker]) -> None:
         """Kill what is left of these workers and remove their folder; never raises for a node that is gone."""
         ...
@@ -131,6 +135,9 @@ class SshLauncher:
 
     def shares_a_program(self, worker: Worker) -> bool:
         return False
+
+    def take_out_of_slurm(self, node: str) -> None:
+        """They are started so already."""
 
     def clean(self, workers: Sequence[Worker]) -> None:
         def one(node: str) -> str:

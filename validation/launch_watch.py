@@ -11,7 +11,7 @@ from typing import Literal
 
 from validation.launch_ranks import Worker
 
-What = Literal["hang", "signal", "exit", "exception", "unreachable", "no-start"]
+What = Literal["hang", "signal", "exit", "exception", "unreachable", "no-start", "slurm-step"]
 
 LOOK_S = 5.0
 """Silent for so long (heartbeats come each second): look at the process."""

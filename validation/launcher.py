@@ -185,15 +185,19 @@ class Fleet:
         raise RanksLost(names)
 
     def _lose(self, session: Session, findings: Sequence[Finding], stage: Stage) -> list[str]:
-        """Emit the failures and take their nodes out."""
-        failed = {session.workers[finding.rank].node for finding in findings}
+        """Emit the failures and take their nodes out; one where only Slurm could start nothing goes on over ssh."""
+        places = {session.workers[finding.rank].node: finding.what for finding in findings}
+        failed = {node for node, what in places.items() if what != "slurm-step"}
+        for node in places.keys() - failed:
+            self._launcher.take_out_of_slurm(node)
         waiting = tuple(node.name for node in self.nodes if node.name not in failed)
         for finding in findings:
             record = self._failure(session.workers[finding.rank], finding, stage, waiting)
-            self.lost.setdefault(record.node, record)
+            if record.node in failed:
+                self.lost.setdefault(record.node, record)
             self._emit(record)
         self.nodes = tuple(node for node in self.nodes if node.name not in failed)
-        return sorted(failed)
+        return sorted(places)
 
     def _failure(self, worker: Worker, finding: Finding, stage: Stage, waiting: tuple[str, ...]) -> FailureRecord:
         return FailureRecord(

@@ -228,13 +228,16 @@ class AcceptanceRecord(Frozen):
 
 
 class FailureRecord(Frozen):
-    """A rank that did not finish: it hung, died, or could not be started. Ranks that only waited have none."""
+    """A rank that did not finish: it hung, died, or could not be started. Ranks that only waited have none.
+
+    A "slurm-step" did not start through Slurm; the node was then tested over ssh.
+    """
 
     kind: Literal["failure"] = "failure"
     stage: Stage
     node: str
     rank: int
-    what: Literal["hang", "signal", "exit", "exception", "unreachable", "no-start"]
+    what: Literal["hang", "signal", "exit", "exception", "unreachable", "no-start", "slurm-step"]
     detail: str = Field(description="E.g. SIGKILL; exit status 1; the exception's last line.")
     step: str = Field(default="", description='Where it was, e.g. "ddp on 4 nodes, step 50, phase forward".')
     silent_s: float | None = Field(default=None, description="Seconds since its last heartbeat.")

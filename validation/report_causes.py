@@ -33,6 +33,7 @@ CAUSES = {
     "exception": "every rank raised the same error, so no node is to blame",
     "collective-mismatch": "ranks called different collectives, which no network can repair",
     "not-started": "they could not be started, so their nodes were not tested",
+    "slurm-step": "Slurm could start nothing on it; over ssh it was tested all the same",
     "clock": "its clock is wrong",
     "control-clock": "the clock of the machine that runs validate-cluster is wrong",
     "host-name": "it has another host name than the inventory gives it",

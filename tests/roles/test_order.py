@@ -71,6 +71,7 @@ def test_operations_run_in_the_files_order(tmp_path: Path, more: str) -> None:
 
 
 def test_a_node_has_few_operations(tmp_path: Path) -> None:
+    """A bare site is at most 20 operations on a compute node."""
     found = order(tmp_path, BARE)
     names = [name for _, name, hosts in found if "n1" in hosts]
     assert len(names) <= MOST_A_NODE, names

@@ -64,6 +64,8 @@ class LocalLauncher:
         self.root, self.unreachable, self.shared = root, unreachable, shared
         self.pipes: list[LocalPipe] = []
         self.broken_nodes: dict[str, str] = {}
+        self.without_slurm: set[str] | None = None
+        """Set: all ranks are of one srun, which starts nothing on n2 until that node is in this set."""
 
     def folder(self, node: str) -> Path:
         return self.root / node
@@ -81,9 +83,16 @@ class LocalLauncher:
         started: list[tuple[Pipe, tuple[int, ...]]] = []
         for worker in workers:
             folder = self.folder(worker.node)
-            pipe = LocalPipe(
-                [sys.executable, str(folder / "worker.py"), str(folder / "fleet.json"), "--rank", str(worker.rank)]
-            )
+            command = [
+                sys.executable,
+                str(folder / "worker.py"),
+                str(folder / "fleet.json"),
+                "--rank",
+                str(worker.rank),
+            ]
+            if self.without_slurm is not None and worker.node == "n2" and "n2" not in self.without_slurm:
+                command = ["cat"]
+            pipe = LocalPipe(command)
             self.pipes.append(pipe)
             started.append((pipe, (worker.rank,)))
         return started
@@ -97,7 +106,11 @@ class LocalLauncher:
         os.kill(worker.pid, signal.SIGUSR1)
 
     def shares_a_program(self, worker: Worker) -> bool:
-        return self.shared
+        return self.shared and worker.node not in (self.without_slurm or ())
+
+    def take_out_of_slurm(self, node: str) -> None:
+        assert self.without_slurm is not None
+        self.without_slurm.add(node)
 
     def clean(self, workers: Sequence[Worker]) -> None:
         for worker in workers:

@@ -227,6 +227,20 @@ def test_shared_program_that_ends_blames_nobody(tmp_path: Path) -> None:
     assert trial.failures == []
 
 
+def test_node_where_slurm_starts_nothing_goes_on_over_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The failure is told, and the node is not lost: what is wrong with it can still be measured."""
+    monkeypatch.setattr(launch_session, "SLURM_SPREAD_S", 1.0)
+    trial = Trial(tmp_path)
+    trial.launcher.shared, trial.launcher.without_slurm = True, set()
+    with trial.fleet:
+        trial.fleet.up("pairs")
+        assert [node.name for node in trial.fleet.nodes] == ["n1", "n2", "n3"]
+        assert trial.pid("n2")
+    (failure,) = trial.failures
+    assert (failure.node, failure.what) == ("n2", "slurm-step")
+    assert trial.fleet.lost == {}
+
+
 def test_interruption_cleans_up(tmp_path: Path) -> None:
     """Ctrl-C in the middle of a stage leaves no process."""
     trial = Trial(tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.simulator.changes import HEALTHY, changed, named
+from tests.simulator.changes import HEALTHY, changed, failure, named
 from tests.simulator.network import Faults
 from tests.simulator.run import whole_run
 from validation.model import (
@@ -52,6 +52,14 @@ def test_blocked_outbound_ports_are_named_as_such() -> None:
     """n3 connects to nobody though everybody connects to it."""
     judgement = judge(dead(*(("n3", n) for n in OTHERS)))
     assert named(judgement) == {("node", "n3", "firewall-outbound", "n3")}
+
+
+def test_a_step_that_slurm_could_not_start_is_named_unless_the_network_explains_it() -> None:
+    """Alone it is the node's fault; with its connections blocked it is a symptom of that, and hides nothing."""
+    step = failure("n3", "slurm-step", "not started", "pairs")
+    assert named(judge([*HEALTHY, step])) == {("node", "n3", "slurm-step", "n3")}
+    blocked = judge([*dead(*(("n3", n) for n in OTHERS)), step])
+    assert named(blocked) == {("node", "n3", "firewall-outbound", "n3")}
 
 
 def test_a_node_whose_large_packets_vanish_has_an_mtu_that_does_not_fit() -> None:

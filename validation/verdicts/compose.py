@@ -10,7 +10,7 @@ from validation.verdicts.findings import Findings
 
 SYMPTOMS = frozenset(
     {"hang", "killed", "crash", "out-of-memory", "loss", "latency", "network-unsteady", "unreachable", "collective"}
-    | {"slurm-state", "slurmctld-unreachable", "scaling"}
+    | {"slurm-state", "slurmctld-unreachable", "slurm-step", "scaling"}
 )
 """What an earlier fault of the same node brings about; the rest stands beside it as a fault of its own."""
 ROOTS = ("unreachable",)

@@ -187,7 +187,7 @@ class Evidence:
 
     def failed_nodes(self, stage: Stage) -> frozenset[str]:
         """Nodes whose rank failed in this stage: what their partners then measured is not about the network."""
-        return frozenset(record.node for record in self.failures if record.stage == stage)
+        return frozenset(r.node for r in self.failures if r.stage == stage and r.what != "slurm-step")
 
     @cached_property
     def pair_gbps(self) -> dict[Directed, float]:

@@ -23,6 +23,7 @@ REMEDIES = {
     "out-of-memory": "Free or add memory on {node}, or lower the job's need; see its memory limit and what else runs.",
     "crash": "Read the log of the rank on {node} ({log}) and run it there alone.",
     "unreachable": "Look at {node}: power, cable, address; then ssh to it by hand.",
+    "slurm-step": "On the controller: srun -w {node} hostname; then slurmd on {node}: journal, firewall towards srun.",
 }
 
 
