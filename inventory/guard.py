@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
@@ -18,8 +19,9 @@ def check_run(options: Mapping[str, Any]) -> None:
     pyinfra prints a traceback for a mistake in the file, and ends with status 0 if there is no host at all, if
     `--limit` names nobody, or if an operation fails under `--no-wait`.
     """
+    quieten_paramiko()
     inventory = str(options.get("inventory") or "")
-    if not (inventory.endswith(".py") or Path(inventory).is_file()):
+    if not (inventory.endswith(".py") or Path(inventory).exists()):
         return  # hosts on the command line, such as @local: not one of our inventories
     cluster = load_cluster(inventory)
     if options.get("no_wait"):
@@ -39,6 +41,11 @@ def check_run(options: Mapping[str, Any]) -> None:
     _check_leaving(cluster, options.get("data") or (), options.get("operations") or ())
     if "debug-inventory" not in (options.get("operations") or ()):
         check_key(cluster)
+
+
+def quieten_paramiko() -> None:
+    """It logs a traceback beside the error that it raises, for each host that answers no ssh; the error is enough."""
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 
 def _chosen(cluster: Cluster, groups: Mapping[str, Sequence[Node]], option: str, patterns: Iterable[str]) -> set[str]:

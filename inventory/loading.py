@@ -25,7 +25,8 @@ def load_cluster(inventory_file: str) -> Cluster:
     """Execute an inventory file and return its `CLUSTER`; InventoryError in one line for anything wrong with it."""
     path = Path(inventory_file)
     if not path.is_file():
-        near = (str(file) for file in path.parent.glob("*.py") if _is_inventory(file))
+        folder = path if path.is_dir() else path.parent
+        near = (str(file) for file in folder.glob("*.py") if _is_inventory(file))
         raise InventoryError(f"no inventory file {inventory_file} {nearest(str(path), near)}")
     try:
         found = runpy.run_path(str(path))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import paramiko
 
+from inventory.guard import quieten_paramiko
 from inventory.model import Cluster, Node
 
 CONNECTS_AT_ONCE = 32
@@ -215,6 +216,7 @@ class _AcceptNew(paramiko.MissingHostKeyPolicy):
 
 
 def _client(cluster: Cluster) -> paramiko.SSHClient:
+    quieten_paramiko()
     client = paramiko.SSHClient()
     ssh = cluster.ssh
     known_hosts = Path(ssh.known_hosts or "~/.ssh/known_hosts").expanduser()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from inventory.hardware import HardwareLock
 from inventory.loading import hardware_lock_path, load_cluster
+from validation.cli import EXIT_INTERRUPTED
 from validation.golden import add_golden
 from validation.history import collect
 from validation.link_watch import changed, read_counts
@@ -34,7 +35,6 @@ from validation.slurm_state import busy_nodes, choose_launcher, read_states, set
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-EXIT_INTERRUPTED = 130
 BUSY_POLL_S = 5.0
 
 

@@ -128,6 +128,16 @@ def test_hosts_on_the_command_line_pass_the_guard() -> None:
     assert ran.returncode == 0, ran.stderr
 
 
+def test_a_folder_is_no_inventory(tmp_path: Path) -> None:
+    """pyinfra itself would answer with a traceback."""
+    file = _write(tmp_path, RIGHT)
+    ran = _run(str(_programs() / "pyinfra"), str(tmp_path), "debug-inventory")
+    assert ran.returncode == 1
+    assert f"inventory error: no inventory file {tmp_path} " in ran.stderr
+    assert file.name in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
 def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
     """A misspelt inventory file is one line with the file that is there."""
     _write(tmp_path, RIGHT)

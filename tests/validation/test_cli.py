@@ -126,6 +126,14 @@ def test_a_broken_validator_is_exit_2(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert "fault of the validator" in capsys.readouterr().err
 
 
+def test_ctrl_c_at_any_time_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also while the inventory is read: no traceback, and the shell's own status."""
+    file = tmp_path / "slow.py"
+    file.write_text("raise KeyboardInterrupt\n", encoding="utf-8")
+    assert cli.main([str(file)]) == 130
+    assert capsys.readouterr().err == "validate-cluster: interrupted\n"
+
+
 def test_list_contacts_nobody(asked: list[RunOptions], capsys: pytest.CaptureFixture[str]) -> None:
     """--list prints every check, without an inventory."""
     assert cli.main(["--list"]) == 0
