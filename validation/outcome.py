@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from validation.model import Judgement, Outcome
 from validation.run_folder import RunFolder, RunFolderError
 from validation.run_options import UsageError
+from validation.verdicts.evidence import NoRunRecordError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -109,6 +110,8 @@ def rejudge(path: Path, *, as_json: bool) -> int:
         finished = finish(folder)
     except RunFolderError as error:
         raise UsageError(str(error)) from None
+    except NoRunRecordError:
+        raise UsageError(f"{folder.results} has no record of what was run; it was cut or emptied") from None
     except OSError as error:
         raise UsageError(f"cannot write to {path}: {error.strerror}") from None
     show(finished, folder, as_json=as_json)

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from validation.model import RECORD, Record
 
 LEAST_FREE_BYTES = 50 * 2**20
@@ -107,15 +109,16 @@ class RunFolder:
         return list(self._parsed())
 
     def _parsed(self) -> Iterator[Record]:
-        lines = self.results.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = self.results.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
         for number, line in enumerate(lines, 1):
             try:
                 yield RECORD.validate_json(line)
-            except ValueError as error:
+            except ValidationError as error:
                 if number == len(lines) and not line.endswith("\n"):
                     return
-                first = str(error).splitlines()[0]
-                raise RunFolderError(f"{self.results}, line {number} is no record: {first}") from None
+                raise RunFolderError(
+                    f"{self.results}, line {number} is no record: {error.errors()[0]['msg'][:200]}"
+                ) from None
 
     def results_sha256(self) -> str:
         return hashlib.sha256(self.results.read_bytes()).hexdigest()

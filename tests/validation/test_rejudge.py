@@ -8,7 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.validation.stored_run import FILE
+from validation.cli import main
 from validation.model import Outcome, RunRecord
 from validation.run_folder import RunFolder
 from validation.verdict import judge
@@ -38,6 +41,16 @@ def test_another_process_with_another_hash_seed_writes_the_same_bytes(tmp_path: 
     assert first[0] == 1
     assert rejudged(tmp_path / "one", "2") == first
     assert rejudged(stored(tmp_path / "two"), "4242") == first
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\n", FILE.read_bytes()[:500]], ids=["empty", "binary", "cut"])
+def test_damaged_results_are_one_line(tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that no run left behind is the person's matter, not a fault of the validator."""
+    (tmp_path / "results.jsonl").write_bytes(content)
+    assert main(["--rejudge", str(tmp_path)]) == 3
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "results.jsonl" in told
 
 
 def test_the_stored_run_names_every_fault_once(tmp_path: Path) -> None:
