@@ -97,9 +97,12 @@ class Session:
 
     def _not_coming(self, late: Sequence[Worker], now: float) -> list[Worker]:
         """Those of one srun that were not started, long after others of it were."""
-        together = [worker for worker in self.workers.values() if self._launcher.shares_a_program(worker)]
-        first = min((worker.hello_at for worker in together if worker.pid), default=now)
-        return [worker for worker in late if worker in together and not worker.pid and now - first > SLURM_SPREAD_S]
+        silent: list[Worker] = []
+        for channel in self._channels:
+            first = min((self.workers[rank].hello_at for rank in channel.ranks if self.workers[rank].pid), default=now)
+            if now - first > SLURM_SPREAD_S:
+                silent += [worker for worker in late if worker.rank in channel.ranks and not worker.pid]
+        return silent
 
     def stop(self) -> None:
         """End all workers and remove what was put on their nodes; never raises for a node that is gone."""

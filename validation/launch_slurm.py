@@ -1,9 +1,10 @@
-"""Start workers of nodes in service as one ordinary Slurm job, and the rest (the head as a partner) over ssh."""
+"""Start workers of nodes in service as ordinary Slurm jobs, and the rest (the head as a partner) over ssh."""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from inventory.model import DEPLOY_ACCOUNT, Cluster
@@ -17,7 +18,9 @@ ALLOCATION_S = 60
 
 
 class SlurmLauncher(SshLauncher):
-    """One srun on the controller for all compute nodes: its stdin goes to every rank, its output says whose it is."""
+    """One srun on the controller for all nodes with as many GPUs: its stdin goes to every rank, its output says whose
+    it is. Slurm gives each node of a job the same number of tasks and GPUs, so unlike nodes need jobs of their own.
+    """
 
     def __init__(self, cluster: Cluster, remotes: Mapping[str, Remote], run_id: str) -> None:
         super().__init__(cluster, remotes, run_id)
@@ -28,22 +31,27 @@ class SlurmLauncher(SshLauncher):
         inside = [worker for worker in workers if worker.node in self._in_slurm]
         outside = [worker for worker in workers if worker.node not in self._in_slurm]
         pipes = super().start(outside)
-        if inside:
+        for alike in self.groups(inside):
             try:
-                pipe = self._controller.stream(self._controller.sudo(self.command(inside)))
-                pipes.append((pipe, tuple(worker.rank for worker in inside)))
+                pipe = self._controller.stream(self._controller.sudo(self.command(alike)))
+                pipes.append((pipe, tuple(worker.rank for worker in alike)))
             except RemoteError as error:
-                for worker in inside:
+                for worker in alike:
                     worker.ended, worker.failed_start = True, str(error)
         return pipes
 
+    def groups(self, workers: Sequence[Worker]) -> list[list[Worker]]:
+        """The workers by how many GPUs their node has."""
+        found: dict[int, list[Worker]] = defaultdict(list)
+        for worker in workers:
+            found[self._cluster.node(worker.node).gpu_count].append(worker)
+        return list(found.values())
+
     def command(self, workers: Sequence[Worker]) -> str:
-        """The srun command line as root on the controller; ValueError where nodes have unlike numbers of GPUs."""
+        """The srun command line as root on the controller, for nodes with the same number of GPUs."""
         nodes = sorted({worker.node for worker in workers})
-        tasks = len(workers) // len(nodes)
-        if any(sum(worker.node == node for worker in workers) != tasks for node in nodes):
-            raise ValueError("nodes have different numbers of GPUs: one srun can't start them all; use --launcher ssh")
-        gpus = min(self._cluster.node(node).gpu_count for node in nodes)
+        gpus = self._cluster.node(nodes[0]).gpu_count
+        tasks = max(1, gpus)
         words = [
             "srun", f"--job-name={JOB_NAME}", f"--nodelist={','.join(nodes)}", f"--nodes={len(nodes)}",
             f"--ntasks-per-node={tasks}", "--exclusive", "--label", "--kill-on-bad-exit=0", "--wait=0",

@@ -83,16 +83,13 @@ class LocalLauncher:
         started: list[tuple[Pipe, tuple[int, ...]]] = []
         for worker in workers:
             folder = self.folder(worker.node)
-            command = [
-                sys.executable,
-                str(folder / "worker.py"),
-                str(folder / "fleet.json"),
-                "--rank",
-                str(worker.rank),
-            ]
             if self.without_slurm is not None and worker.node == "n2" and "n2" not in self.without_slurm:
-                command = ["cat"]
-            pipe = LocalPipe(command)
+                pipe_of_n1, ranks = started[-1]
+                started[-1] = pipe_of_n1, (*ranks, worker.rank)
+                continue
+            pipe = LocalPipe(
+                [sys.executable, str(folder / "worker.py"), str(folder / "fleet.json"), "--rank", str(worker.rank)]
+            )
             self.pipes.append(pipe)
             started.append((pipe, (worker.rank,)))
         return started

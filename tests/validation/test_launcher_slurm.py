@@ -53,14 +53,18 @@ def test_srun_holds_its_nodes_alone_and_survives_one_task() -> None:
     assert "--gres" not in line
 
 
-def test_gpus_are_asked_for_and_unlike_nodes_refused() -> None:
-    """A task a GPU; nodes with different numbers need the ssh launcher, and the error says so."""
+def test_gpus_are_asked_for_and_unlike_nodes_have_jobs_of_their_own() -> None:
+    """A task a GPU, and none is left out where another node has none."""
     line = SlurmLauncher(cluster(gpus=(2, 2)), remotes(), "r").command(workers("n1", "n1", "n2", "n2"))
     assert "--gres=gpu:2" in line
     assert "--ntasks-per-node=2" in line
-    assert "--gres" not in SlurmLauncher(cluster(gpus=(2, 0)), remotes(), "r").command(workers("n1", "n2"))
-    with pytest.raises(ValueError, match="--launcher ssh"):
-        SlurmLauncher(cluster(gpus=(2, 1)), remotes(), "r").command(workers("n1", "n1", "n2"))
+    for second in (0, 1):
+        launcher = SlurmLauncher(cluster(gpus=(2, second)), remotes(), "r")
+        pair, single = (launcher.command(alike) for alike in launcher.groups(workers("n1", "n2", "n1")))
+        assert "--nodelist=n1 " in pair
+        assert "--gres=gpu:2" in pair
+        assert "--nodelist=n2 " in single
+        assert ("--gres=gpu:1" in single) == (second == 1)
 
 
 @pytest.mark.parametrize(
