@@ -16,7 +16,7 @@ Message = dict[str, Any]
 
 _LABEL = re.compile(r"^\s*(\d+): ")
 _FRAME = re.compile(r"^@(\d+)([+=])(.*)$")
-_SRUN_END = re.compile(r"^srun: error: \S+: tasks? ([\d,-]+): (.+)$")
+_SRUN_END = re.compile(r"^srun: error: (\S+): tasks? ([\d,-]+): (.+)$")
 LAST_LINES = 20
 
 
@@ -127,12 +127,20 @@ class Board:
         ended = _SRUN_END.match(line)
         with self.changed:
             if ended:
-                ranks = tuple(self._rank_of_task.get(task, -1) for task in _numbers(ended[1])) or ranks
+                ranks = tuple(self._rank_of(task, ended[1]) for task in _numbers(ended[2])) or ranks
                 for rank in ranks:
-                    self._end(rank, None, ended[2])
+                    self._end(rank, None, ended[3])
             for rank in ranks:
                 self._log(rank, line)
             self.changed.notify_all()
+
+    def _rank_of(self, task: int, node: str) -> int:
+        """The rank that said which task it is; one that never said a word is the next of that node. -1: nobody."""
+        if task not in self._rank_of_task:
+            known = {*self._rank_of_task.values()}
+            silent = (w.rank for w in self.workers.values() if w.node == node and w.rank not in known and not w.ended)
+            self._rank_of_task[task] = next(silent, -1)
+        return self._rank_of_task[task]
 
     def end(self, ranks: tuple[int, ...], status: int | None) -> None:
         """The program of these ranks is gone (or srun is)."""

@@ -51,6 +51,14 @@ def test_srun_tells_the_end_of_one_task(board: Board) -> None:
     assert not board.workers[0].ended
 
 
+def test_srun_names_the_node_of_a_task_that_never_spoke(board: Board) -> None:
+    """A program that could not even start has told no rank: the node's name in srun's line does."""
+    node = board.workers[1].node
+    board.error((0, 1), f"srun: error: {node}: task 1: Exited with exit code 127")
+    assert board.workers[1].ended
+    assert not board.workers[0].ended
+
+
 def test_noise_goes_to_the_log(board: Board, tmp_path: Path) -> None:
     """What is no frame, or a garbled one, is kept for a person to read and changes nothing else."""
     board.output((0,), "Fatal Python error")

@@ -95,8 +95,8 @@ def test_the_node_stage_has_a_test_for_every_registered_check() -> None:
     assert marked == {check.name for check in CHECKS if check.stage == "node"}
 
 
-def shm(size: int) -> dict[str, Any]:
-    return {"total_bytes": size, "free_bytes": size, "files": 100, "files_free": 100, "read_only": False}
+def shm(size: int = 2**33, mode: int = 0o1777) -> dict[str, Any]:
+    return {"mode": mode, "total_bytes": size, "free_bytes": size, "files": 100, "files_free": 100, "read_only": False}
 
 
 def second_address(answered: dict[str, Any], address: str) -> dict[str, Any]:
@@ -143,6 +143,9 @@ FAULTS: list[tuple[str, str, Callable[[Any], Any], str, str]] = [
     ("limits", "limits", lambda a: {**a, "slurmd": low_files(a["slurmd"])}, "limits", "open files 256"),
     ("limits", "limits", lambda a: {**a, "slurmd": low_size(a["slurmd"])}, "limits", "file size 1048576"),
     ("shared-memory", "filesystem:/dev/shm", lambda a: shm(64 * 2**20), "shared-memory", "0.1 GiB"),
+    ("shared-memory", "filesystem:/dev/shm", lambda a: shm(mode=0o700), "shared-memory", "mode 700"),
+    ("storage-mounts", "filesystem:/shared", lambda a: full(read_only=True), "mount-options", "read-only here, and wri"),
+    ("identity", "accounts", lambda a: {**a, "klaster": None}, "identity", "there is no account klaster"),
     ("versions", "versions", lambda a: {**a, "torch": "2.9.9"}, "consistency", "torch 2.9.9"),
     ("versions", "versions", lambda a: {**a, "torch": ""}, "torch-missing", "not installed"),
     ("identity", "accounts", lambda a: {**a, "slurm": [777, 777, "slurm"]}, "identity", "slurm has uid 777"),
@@ -333,6 +336,23 @@ def test_a_dead_slurmctld_is_the_heads(healthy: Gathered) -> None:
     )
     sick = changed(healthy, "head", "services", {"ok": services})
     sick = changed(sick, "n3", "slurm_ping", {"ok": {"status": 1, "stdout": "head is DOWN", "stderr": ""}})
+    found = finding(sick, "slurm-controller")
+    assert (found.outcome, found.culprit) == (Outcome.FAIL, "slurmctld on head")
+
+
+def test_a_stopped_munge_is_a_service_of_its_node(healthy: Gathered) -> None:
+    """A daemon that takes connections and never answers is no fault of the validator."""
+    sick = changed(healthy, "n3", "munge", {"error": "no answer in 5 s"})
+    found = finding(sick, "munge")
+    assert (found.outcome, found.cause, found.culprit_kind) == (Outcome.FAIL, "munge", "service")
+    assert finding(sick, "slurm-controller").outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_stopped_slurmctld_is_the_heads(healthy: Gathered) -> None:
+    """It runs, by systemd, and answers not even on its own machine."""
+    sick = healthy
+    for name in ("head", "n3"):
+        sick = changed(sick, name, "slurm_ping", {"error": "no answer in 5 s"})
     found = finding(sick, "slurm-controller")
     assert (found.outcome, found.culprit) == (Outcome.FAIL, "slurmctld on head")
 

@@ -61,6 +61,9 @@ def munge(subject: Subject) -> Finding:
     if not _active(subject.probe, "munge.service"):
         # One cause, one culprit: a daemon that is not there says nothing about its key.
         return inconclusive("munge is not running", "see check services", required, "munge")
+    if problem(subject.probe, "munge").startswith("no answer"):
+        remedy = "restart munge: systemctl restart munge; its process is stopped or stuck"
+        return failed("munge does not answer", required, "munge", "munge", remedy, culprit_kind="service")
     found = answer(subject.probe, "munge")
     if found["status"] != 0:
         remedy = "start munge: systemctl status munge; its key is /etc/munge/munge.key"
@@ -132,8 +135,12 @@ def slurm_controller(subject: Subject) -> Finding:
 
 
 def _controller_is_down(subject: Subject) -> bool:
+    """Its own machine says so: the daemon does not run, or does not answer there either."""
     probe = subject.fleet.probes.get(subject.cluster.controller.name)
-    return probe is not None and not problem(probe, "services") and not _active(probe, "slurmctld.service")
+    if probe is None or problem(probe, "services"):
+        return False
+    stuck = problem(probe, "slurm_ping").startswith("no answer") and not problem(probe, "munge")
+    return stuck or not _active(probe, "slurmctld.service")
 
 
 def _active(probe: Probe, unit: str) -> bool:

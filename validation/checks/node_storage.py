@@ -78,7 +78,18 @@ def _mount(subject: Subject, path: str, fstype: str, source: str, required: str)
         return failed(f"{path} is {kind}", required, INVENTORY, "mount-type", remedy)
     if source:
         return _nfs_mount(subject, path, source, options, required)
+    writable = [name for name in _writable(subject, path) if name != subject.name]
+    if writable and answer(subject.probe, f"filesystem:{path}")["read_only"]:
+        remedy = f"mount it writable ({how}); look at its server and the kernel's log, which may have made it read-only"
+        measured = f"{path} is read-only here, and writable on {', '.join(writable[:3])}"
+        return failed(measured, required, "the other nodes", "mount-options", remedy)
     return None
+
+
+def _writable(subject: Subject, path: str) -> list[str]:
+    """Nodes on which the file system at a path can be written."""
+    found = {name: probe.get(f"filesystem:{path}", {}).get("ok") for name, probe in subject.fleet.probes.items()}
+    return sorted(name for name, stat in found.items() if stat and not stat["read_only"])
 
 
 def _nfs_mount(subject: Subject, path: str, source: str, options: str, required: str) -> Finding | None:

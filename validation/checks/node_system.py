@@ -29,6 +29,8 @@ UNLIMITED = ("Max cpu time", "Max file size", "Max data size", "Max address spac
 PROCESSES_LEAST = 1_024
 """Threads count too: some hundred a rank."""
 SHARED_MEMORY_BYTES = 2**30
+EVERYBODY = 0o1777
+"""Mode of a folder in which everybody may make files, and remove only their own."""
 LOCK = "hardware lock"
 
 
@@ -89,8 +91,11 @@ def _short_limits(source: str) -> str:
 def shared_memory(subject: Subject) -> Finding:
     total = answer(subject.probe, "system")["memory"].get("MemTotal", 0) * 1024
     needed = min(SHARED_MEMORY_BYTES, total / 2)
-    size = answer(subject.probe, "filesystem:/dev/shm")["total_bytes"]
-    required = f"≥ {gib(needed)}"
+    found = answer(subject.probe, "filesystem:/dev/shm")
+    size, required = found["total_bytes"], f"≥ {gib(needed)}, mode {EVERYBODY:o}"
+    if found["mode"] != EVERYBODY:
+        remedy = f"chmod {EVERYBODY:o} /dev/shm: people's programs can't make anything there"
+        return failed(f"mode {found['mode']:o}", required, "what Linux mounts", "shared-memory", remedy)
     if size >= needed:
         return passed(gib(size), required, "NCCL and data loaders keep their buffers there")
     remedy = "mount -o remount,size=50% /dev/shm, and look for its line in /etc/fstab"
@@ -165,6 +170,9 @@ def identity(subject: Subject) -> Finding:
             for name, probe in subject.fleet.probes.items()
             if probe.get("accounts", {}).get("ok", {}).get(account)
         }
+        if not mine[account] and 2 * len(uids) > len(subject.fleet.probes):
+            measured, required = f"there is no account {account}", f"{account} as on {', '.join(sorted(uids)[:3])}"
+            return failed(measured, required, "majority of the nodes", "identity", "run the deploy again: it makes it")
         other = odd_one_out(uids, subject.name)
         if other:
             remedy = f"usermod -u {other} {account} on the node, then chown what it owns"

@@ -188,6 +188,7 @@ def interfaces() -> dict:
 def filesystem(path: str) -> dict:
     stat = os.statvfs(path)
     return {
+        "mode": os.stat(path).st_mode & 0o7777,
         "total_bytes": stat.f_blocks * stat.f_frsize,
         "free_bytes": stat.f_bavail * stat.f_frsize,
         "files": stat.f_files,
