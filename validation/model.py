@@ -139,6 +139,7 @@ class CollectiveRecord(Frozen):
     busbw_gbps: float = Field(description="Median: bytes·8/s × 2(n−1)/n, as nccl-tests defines it, Gb/s.")
     verified: dict[str, bool] = Field(description="Node → every element held the expected sum.")
     idle_share: float | None = None
+    part_of: tuple[str, ...] = Field(default=(), description="The nodes of the slow collective that it takes apart.")
 
 
 class TransportRecord(Frozen):

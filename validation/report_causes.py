@@ -121,6 +121,7 @@ CLUSTER_CAUSES = {
     "network": "nearly every node is slower than its network is declared, all alike",
     "unreachable": "most nodes cannot be reached",
     "data-corruption": "sums over all nodes are wrong, and no single node stands out",
+    "network-both-ways": "it slows every all-reduce it is in, though its links are good one way at a time",
     "collective": "all nodes together are slow, though every pair is good alone",
     "scaling": "training on all nodes is slower than its computing and communicating explain",
     "hang": "processes on most nodes stopped answering",

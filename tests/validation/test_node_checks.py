@@ -144,7 +144,7 @@ FAULTS: list[tuple[str, str, Callable[[Any], Any], str, str]] = [
     ("limits", "limits", lambda a: {**a, "slurmd": low_size(a["slurmd"])}, "limits", "file size 1048576"),
     ("shared-memory", "filesystem:/dev/shm", lambda a: shm(64 * 2**20), "shared-memory", "0.1 GiB"),
     ("shared-memory", "filesystem:/dev/shm", lambda a: shm(mode=0o700), "shared-memory", "mode 700"),
-    ("storage-mounts", "filesystem:/shared", lambda a: full(read_only=True), "mount-options", "read-only here, and wri"),
+    ("storage-mounts", "filesystem:/shared", lambda a: full(read_only=True), "mount-options", "read-only here, and"),
     ("identity", "accounts", lambda a: {**a, "klaster": None}, "identity", "there is no account klaster"),
     ("versions", "versions", lambda a: {**a, "torch": "2.9.9"}, "consistency", "torch 2.9.9"),
     ("versions", "versions", lambda a: {**a, "torch": ""}, "torch-missing", "not installed"),

@@ -141,6 +141,24 @@ def test_collective_takes_the_slowest_rank() -> None:
     assert carried.wrong == {"n1": (), "n2": ("n1",), "n3": ()}
 
 
+def test_a_slow_collective_is_taken_apart() -> None:
+    """Two nodes at a time, each with others in turn; with a speed that explains it nothing more is measured."""
+    fleet = ScriptedFleet(trained, ("n1", "n2", "n3", "n4"))
+    fleet.slowest_gbps = 1000.0
+    cluster.run_cluster(fleet, "quick", fleet.records.append)
+    parts = [one for one in fleet.records if isinstance(one, CollectiveRecord) and one.part_of]
+    assert {one.nodes for one in parts} == {(a, b) for a in fleet_names(fleet) for b in fleet_names(fleet) if a < b}
+    assert {one.part_of for one in parts} == {("n1", "n2", "n3", "n4")}
+    quiet = ScriptedFleet(trained, ("n1", "n2", "n3", "n4"))
+    quiet.slowest_gbps = 0.0001
+    cluster.run_cluster(quiet, "quick", quiet.records.append)
+    assert not [one for one in quiet.records if isinstance(one, CollectiveRecord) and one.part_of]
+
+
+def fleet_names(fleet: ScriptedFleet) -> list[str]:
+    return [node.name for node in fleet.nodes]
+
+
 def test_one_rank_has_no_collective() -> None:
     """A cluster of one node has nobody to reduce with: no record, no error."""
     fleet = ScriptedFleet(trained, ("n1",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 from tests.simulator.changes import HEALTHY, changed, failed_check, named
@@ -23,6 +24,34 @@ def test_a_slow_collective_over_good_pairs_is_the_clusters() -> None:
     slow: dict[str, Any] = {"busbw_gbps": 0.4, "seconds": (0.9, 0.9)}
     judgement = judge(changed(CollectiveRecord, lambda r: slow))
     assert named(judgement) == {("cluster", "sim", "collective", None)}
+
+
+def taken_apart(slow: set[frozenset[str]]) -> list[Record]:
+    """The slow collective of four nodes, and all-reduces of two of which these pairs are slow too."""
+    (whole,) = [r for r in HEALTHY if isinstance(r, CollectiveRecord)]
+    whole = whole.model_copy(update={"busbw_gbps": 0.4, "seconds": (0.48,) * 5})
+    parts = [
+        whole.model_copy(
+            update={
+                "nodes": pair,
+                "part_of": whole.nodes,
+                "busbw_gbps": 0.4 if frozenset(pair) in slow else 0.9,
+                "seconds": ((0.32 if frozenset(pair) in slow else 0.14),) * 3,
+            }
+        )
+        for pair in combinations(whole.nodes, 2)
+    ]
+    return [r for r in HEALTHY if not isinstance(r, CollectiveRecord)] + [whole, *parts]
+
+
+def test_a_node_that_slows_every_collective_is_named() -> None:
+    """Slow with each partner and good without it: that node. One slow pair, or all of them, says nothing of a node."""
+    nodes = {node for r in HEALTHY if isinstance(r, CollectiveRecord) for node in r.nodes}
+    pairs = {frozenset(pair) for pair in combinations(nodes, 2)}
+    with_n3 = judge(taken_apart({pair for pair in pairs if "n3" in pair}))
+    assert named(with_n3) == {("node", "n3", "network-both-ways", "n3")}
+    for slow in ({frozenset(("n1", "n3"))}, pairs):
+        assert named(judge(taken_apart(slow))) == {("cluster", "sim", "collective", None)}
 
 
 def test_a_slow_collective_on_a_busy_host_is_inconclusive() -> None:

@@ -10,6 +10,8 @@ from validation.checks.reach import probe_reach
 from validation.launch_ranks import Message, Worker
 from validation.launcher import Emit, Fleet, FleetError, RanksLost
 from validation.model import CollectiveRecord, Level, Stage, TransportRecord
+from validation.schedule import circle_rounds
+from validation.verdicts import limits
 
 SMALL, MIDDLE = (4 << 10, 20), (1 << 20, 5)
 """Bytes and repetitions: latency, and the size of a gradient bucket."""
@@ -18,14 +20,55 @@ LARGE_BYTES = {"quick": 16 << 20, "standard": 64 << 20, "burn-in": 64 << 20}
 LARGE_REPETITIONS = {"quick": 5, "standard": 5, "burn-in": 20}
 LARGE_S = 2.0
 """On a link slower than declared the large size shrinks so that one all-reduce takes no longer."""
+PART_ROUNDS, PART_REPETITIONS = 3, 3
+"""A node is slow with up to three partners before it is named."""
 GROUP_TIMEOUT_S = 30.0
 STAGE_TIMEOUT_S = 240.0
 
 
 def run_cluster(fleet: Fleet, level: Level, emit: Emit) -> None:
-    """Emit a CollectiveRecord a size; only to be called when all pairs of compute nodes reach each other."""
-    for record in fleet.persist("cluster", lambda: _attempt(fleet, level, emit)):
+    """Emit a CollectiveRecord a size; only to be called when all pairs of compute nodes reach each other.
+
+    If the largest is slow, all-reduces of two nodes at a time follow: by them a node that slows the whole is named.
+    """
+    records = fleet.persist("cluster", lambda: _attempt(fleet, level, emit))
+    for record in records:
         emit(record)
+    whole = next((r for r in reversed(records) if isinstance(r, CollectiveRecord)), None)
+    due = (fleet.slowest_gbps or 0.0) / limits.COLLECTIVE_SLACK
+    if whole and len(whole.nodes) > 2 and whole.busbw_gbps < due:
+        for part in fleet.persist("cluster", lambda: _parts(fleet, whole, emit)):
+            emit(part)
+
+
+def _parts(fleet: Fleet, whole: CollectiveRecord, emit: Emit) -> list[CollectiveRecord]:
+    """All-reduces of the same size, two nodes each, all of a round at once; each node with up to PART_ROUNDS others."""
+    found = []
+    for pairs in circle_rounds([node.name for node in fleet.compute_nodes])[:PART_ROUNDS]:
+        group, teams = fleet.new_group("all-reduce"), [_team(fleet, pair) for pair in pairs]
+        commands: dict[int, Message] = {
+            worker.rank: {
+                "op": "all_reduce",
+                "sizes": [(whole.bytes, PART_REPETITIONS)],
+                "gather_bytes": 4,
+                "group": f"{group}/{nodes[0].name}",
+                "members": [member.peer() for member in workers],
+                "timeout_s": GROUP_TIMEOUT_S,
+            }
+            for nodes, workers in teams
+            for worker in workers
+        }
+        answers = ask_together(fleet, "cluster", commands, emit, timeout_s=STAGE_TIMEOUT_S)
+        found += [
+            _record(nodes, workers, {worker.rank: answers[worker.rank]["sizes"][0] for worker in workers})
+            for nodes, workers in teams
+        ]
+    return [record.model_copy(update={"part_of": whole.nodes}) for record in found]
+
+
+def _team(fleet: Fleet, names: Sequence[str]) -> tuple[list[Node], list[Worker]]:
+    nodes = [node for node in fleet.compute_nodes if node.name in names]
+    return nodes, fleet.ranks_of(nodes)
 
 
 def _attempt(fleet: Fleet, level: Level, emit: Emit) -> list[CollectiveRecord | TransportRecord]:
@@ -42,7 +85,7 @@ def _attempt(fleet: Fleet, level: Level, emit: Emit) -> list[CollectiveRecord | 
         "members": [worker.peer() for worker in workers],
         "timeout_s": GROUP_TIMEOUT_S,
     }
-    answers = ask_together(fleet, "cluster", workers, command, emit, timeout_s=STAGE_TIMEOUT_S)
+    answers = ask_together(fleet, "cluster", {w.rank: command for w in workers}, emit, timeout_s=STAGE_TIMEOUT_S)
     return [
         transport_record(nodes, workers, answers),
         *collective_records(nodes, workers, answers, len(sizes)),
@@ -58,15 +101,17 @@ def large_bytes(level: Level, slowest_gbps: float | None) -> int:
 
 
 def ask_together(
-    fleet: Fleet, stage: Stage, workers: Sequence[Worker], command: Message, emit: Emit, *, timeout_s: float
+    fleet: Fleet, stage: Stage, commands: Mapping[int, Message], emit: Emit, *, timeout_s: float
 ) -> dict[int, Message]:
-    """All ranks do `command` together. When communication breaks, reach is probed again to say between whom."""
+    """Ranks do their `commands` together. When communication breaks, reach is probed again to say between whom."""
     try:
-        answers = fleet.ask(stage, {w.rank: command for w in workers}, timeout_s=timeout_s, together=True)
-        missing = [worker.node for worker in workers if worker.rank not in answers]
-        if missing:
+        answers = fleet.ask(stage, commands, timeout_s=timeout_s, together=True)
+        late = commands.keys() - answers.keys()
+        if late:
+            names = {worker.node for worker in fleet.ranks_of(fleet.nodes) if worker.rank in late}
             fleet.stop()
-            raise FleetError(f"{command['op']} did not end within {timeout_s:g} s on {', '.join(missing)}")
+            what = next(iter(commands.values()))["op"]
+            raise FleetError(f"{what} did not end within {timeout_s:g} s on {', '.join(sorted(names))}")
         return answers
     except RanksLost:
         raise

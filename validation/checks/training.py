@@ -183,7 +183,9 @@ class TrainingStage:
             "timeout_s": GROUP_TIMEOUT_S,
         }
         timeout_s = START_TIMEOUT_S + STEP_TIMEOUT_S * plan.steps * plan.shards * plan.portion
-        answers = ask_together(self._fleet, "training", workers, command, self._emit, timeout_s=timeout_s)
+        answers = ask_together(
+            self._fleet, "training", {w.rank: command for w in workers}, self._emit, timeout_s=timeout_s
+        )
         return training_record(plan, workers, answers)
 
 

@@ -9,13 +9,17 @@ from validation.verdicts import limits
 from validation.verdicts.evidence import Evidence
 from validation.verdicts.findings import Findings
 
+LEAST_PARTNERS = 2
+"""One slow partner may be the link's or the partner's fault."""
+
 
 def judge_collectives(evidence: Evidence, blamed: Collection[str]) -> Findings:
     """`blamed`: nodes that pairs have named; a collective over them is slow because of them."""
     findings = Findings()
     for record in evidence.collectives:
         _judge_data(record, evidence, findings)
-    full = [r for r in evidence.collectives if r.bytes >= limits.COLLECTIVE_MIN_BYTES and len(r.nodes) > 1]
+    whole = [record for record in evidence.collectives if not record.part_of]
+    full = [r for r in whole if r.bytes >= limits.COLLECTIVE_MIN_BYTES and len(r.nodes) > 1]
     if full:
         largest = max(record.bytes for record in full)
         for record in full:
@@ -81,6 +85,10 @@ def _judge_speed(record: CollectiveRecord, evidence: Evidence, blamed: Collectio
         findings.results.append(_speed(evidence.cluster, Outcome.INCONCLUSIVE, measured, required, note))
         findings.undecided.append(f"{note[0].upper()}{note[1:]}; run again when the hosts are idle.")
         findings.doubtful |= set(record.nodes)
+    elif slow := slow_in_every_part(record, evidence):
+        for node in slow:
+            _blame_node(node, record, evidence, findings, f"{size}: {measured}, {required} by the slowest pair")
+        findings.results.append(_speed(evidence.cluster, Outcome.FAIL, measured, required, size))
     else:
         _blame(record, evidence, findings, f"{size}: {measured}, {required} by the slowest pair", required, measured)
 
@@ -103,6 +111,40 @@ def _blame(
     findings.doubtful |= set(record.nodes)
     row = _speed(evidence.cluster, Outcome.FAIL, measured, required, fact)
     findings.results.append(row.model_copy(update={"remedy": remedy}))
+
+
+def slow_in_every_part(record: CollectiveRecord, evidence: Evidence) -> list[str]:
+    """Nodes that were slow with every single partner, if they explain all that was slow and are a minority."""
+    parts = [part for part in evidence.collectives if part.part_of == record.nodes]
+    slow = [part for part in parts if _is_slow(part, evidence)]
+    good = {node for part in parts if part not in slow for node in part.nodes}
+    tried = [node for part in slow for node in part.nodes]
+    named = sorted(node for node in set(tried) - good if tried.count(node) >= LEAST_PARTNERS)
+    explained = all(set(part.nodes) & set(named) for part in slow)
+    return named if named and explained and 2 * len(named) < len(record.nodes) else []
+
+
+def _is_slow(part: CollectiveRecord, evidence: Evidence) -> bool:
+    slowest = slowest_pair_gbps(part.nodes, evidence)
+    return slowest is not None and _best_gbps(part) < slowest / limits.COLLECTIVE_SLACK
+
+
+def _blame_node(node: str, record: CollectiveRecord, evidence: Evidence, findings: Findings, fact: str) -> None:
+    parts = [part for part in evidence.collectives if part.part_of == record.nodes]
+    with_it = [f"{part.busbw_gbps:.3g}" for part in parts if node in part.nodes]
+    without = [f"{part.busbw_gbps:.3g}" for part in parts if node not in part.nodes and not _is_slow(part, evidence)]
+    remedy = (
+        f"Compare {node}'s network settings with the others': sysctl -a | grep -E 'net.(core|ipv4.tcp)', ethtool -k, "
+        "ethtool -l, interrupts: it sends or receives alone well enough, and not both at once."
+    )
+    facts = (
+        fact,
+        f"all-reduces of two nodes with {node}: {', '.join(with_it)} Gb/s",
+        f"without it: {', '.join(without) or 'none'} Gb/s",
+    )
+    findings.culprits.append(
+        Culprit(kind="node", subject=node, cause="network-both-ways", evidence=facts, remedy=remedy, node=node)
+    )
 
 
 def slowest_pair_gbps(nodes: Collection[str], evidence: Evidence) -> float | None:
