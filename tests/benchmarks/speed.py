@@ -1,7 +1,7 @@
 """Runs of the site beside the same end state as an Ansible playbook, in turns, as ratios; the nodes must be deployed.
 
     python -m venv V && V/bin/pip install ansible-core mitogen     # never into requirements.lock
-    python -m tests.benchmarks.speed inventory/lab.py --ansible V [--limit GROUP] [--aliases] [--runs 3]
+    python -m tests.benchmarks.speed inventory/lab.py --ansible V [--limit GROUP or NODE] [--aliases] [--runs 3]
 
 `--aliases`: all names are one machine (100 names of one sshd); what differs between the names is left alone.
 A no-op is measured, or with `--one-change` a run that repairs one file that was changed by hand on every node.
@@ -95,7 +95,7 @@ def ansible_run(venv: Path, playbook: Path, hosts: Path, forks: int, mitogen: bo
     return timed([str(venv / "bin/ansible-playbook"), "-i", str(hosts), str(playbook)], environment)
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
     parser.add_argument("inventory")
     parser.add_argument("--ansible", type=Path, help="a virtual environment with ansible-core and mitogen")
@@ -104,9 +104,9 @@ def main() -> None:
     parser.add_argument("--aliases", action="store_true")
     parser.add_argument("--one-change", action="store_true")
     parser.add_argument("--runs", type=int, default=3)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     cluster = load_cluster(arguments.inventory)
-    nodes = [n for n in cluster.nodes if arguments.limit in (None, *n.roles)]
+    nodes = [n for n in cluster.nodes if arguments.limit in (None, n.name, *n.roles)]
     with tempfile.TemporaryDirectory() as name:
         tools = _tools(arguments, cluster, nodes, Path(name))
         costs: dict[str, list[Cost]] = {tool: [] for tool in tools}
