@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -34,12 +35,14 @@ CHANGED_FILE = "/etc/security/limits.d/50-klaster.conf"
 
 @dataclass(frozen=True)
 class Cost:
-    """One run of one tool; `round_trips` is counted for pyinfra only."""
+    """One run of one tool; `round_trips` is counted for pyinfra only, `changed` tasks for Ansible only."""
 
     wall_s: float
     cpu_s: float
     peak_mib: int
     round_trips: int = 0
+    changed: int = 0
+    """Not 0 in what should be a no-op: then it was none, and its time is no time of one."""
 
 
 def ssh(cluster: Cluster, node: Node, command: str) -> str:
@@ -61,7 +64,13 @@ def timed(argv: Sequence[str], environment: dict[str, str]) -> Cost:
     if done.returncode:
         raise SystemExit(f"{argv[0]} ended with {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Cost(wall_s, cpu_s, int(done.stdout.rstrip().rpartition("peak_mib=")[2] or 0))
+    peak_mib = int(done.stdout.rstrip().rpartition("peak_mib=")[2] or 0)
+    return Cost(wall_s, cpu_s, peak_mib, changed=changed_tasks(done.stdout))
+
+
+def changed_tasks(output: str) -> int:
+    """Of all hosts, by Ansible's recap; 0 where there is none."""
+    return sum(int(number) for number in re.findall(r"\bok=\d+ +changed=(\d+)", output))
 
 
 # ru_maxrss of children never goes down in one process: a process of its own a run tells each run's.

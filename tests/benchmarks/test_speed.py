@@ -10,6 +10,7 @@ from inventory.loading import hardware_lock_path, load_cluster, secrets_path
 from roles import firewall
 from roles.operations.secret_store import SecretStore
 from tests.benchmarks.ansible_site import write_playbook
+from tests.benchmarks.speed import changed_tasks
 from tests.benchmarks.speed_lab import write_aliases
 from tests.lab.trial import write_trial
 from tests.roles.sample import cluster, found, lock
@@ -40,6 +41,12 @@ def test_a_controller_that_computes_has_both_daemons(tmp_path: Path) -> None:
     playbook, _ = write_playbook(tmp_path, trial, lock(head=found(), n1=found()), store, {"head": ""}, leave=())
     (play,) = json.loads(playbook.read_text(encoding="utf-8"))
     assert {"Unit slurmctld", "Unit slurmd"} <= {task["name"] for task in play["tasks"]}
+
+
+def test_a_playbooks_changes_are_counted() -> None:
+    recap = "head : ok=60   changed=2    unreachable=0\nn1 : ok=58   changed=1    unreachable=0\npeak_mib=56\n"
+    assert changed_tasks(recap) == 3
+    assert changed_tasks("--> Grand total\npeak_mib=70\n") == 0
 
 
 def test_aliases_are_the_last_node(tmp_path: Path) -> None:
