@@ -1,7 +1,9 @@
 """The end state of the site as an Ansible playbook: what speed.py measures klaster's runs beside.
 
 One task a file, one for all packages, one a unit, one an account: as a person writes it. Contents come from the roles'
-own plans, so that both tools bring nodes to the same state and a run after the other changes nothing.
+own plans, so that both tools bring nodes to the same state and a run after the other changes nothing. The playbook has
+base, secrets, firewall, munge, slurm and training. Not in it: hardware lock, health checks, Slurm's accounts, backups,
+quarantine, whether every slurmd has registered: klaster's runs do more than those they are held against.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ def files_of(
     """All files and folders of the roles that the rehearsal lab has."""
     trees = [
         base.plan(cluster, node, lock, hosts_now, (), base.public_key(cluster)),
-        secrets.plan(store.ca()[1]),
+        secrets.plan(store.ca()[1], store.signing_key()[1]),
         firewall.plan(cluster, node),
         munge.plan(store.munge_key()),
     ]
@@ -86,7 +88,8 @@ def write_playbook(
         kind = "controller" if "controller" in node.roles else "compute"
         if kind not in [play["name"] for play in plays]:
             packages = [*base.PACKAGES, "munge", *slurm.wanted_packages(node), *training.DEBIAN]
-            units = ["chrony", "ssh", "munge", "slurmctld" if kind == "controller" else "slurmd"]
+            daemons = {"controller": "slurmctld", "compute": "slurmd"}
+            units = ["chrony", "ssh", "munge", *(unit for role, unit in daemons.items() if role in node.roles)]
             members = [n.name for n in cluster.nodes if ("controller" in n.roles) == (kind == "controller")]
             plays.append({"name": kind, "hosts": ",".join(members), "gather_facts": False,
                           "tasks": tasks(files, directories, packages, units)})  # fmt: skip

@@ -118,7 +118,7 @@ def main() -> None:
             with costs.step("site.py on fake hosts (a process of its own)"):
                 argv = [sys.executable, "-m", "tests.benchmarks.fake_site", str(path), "deploys/site.py", "-y"]
                 done = subprocess.run(argv, check=False, capture_output=True, text=True)
-            print("\n".join(done.stderr.splitlines()[-12:]))
+            print("\n".join(line for line in done.stderr.splitlines() if line.startswith("fake_site:")))
     print(json.dumps({step: round(seconds, 2) for step, (seconds, _) in costs.steps.items()}))
 
 

@@ -1,7 +1,7 @@
 """Runs of the site beside the same end state as an Ansible playbook, in turns, as ratios; the nodes must be deployed.
 
     python -m venv V && V/bin/pip install ansible-core mitogen     # never into requirements.lock
-    python -m tests.benchmarks.speed inventory/lab.py --ansible V [--limit GROUP] [--aliases] [--runs 3]
+    python -m tests.benchmarks.speed inventory/lab.py --ansible V [--limit GROUP or NODE] [--aliases] [--runs 3]
 
 `--aliases`: all names are one machine (100 names of one sshd); what differs between the names is left alone.
 A no-op is measured, or with `--one-change` a run that repairs one file that was changed by hand on every node.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -34,12 +35,14 @@ CHANGED_FILE = "/etc/security/limits.d/50-klaster.conf"
 
 @dataclass(frozen=True)
 class Cost:
-    """One run of one tool; `round_trips` is counted for pyinfra only."""
+    """One run of one tool; `round_trips` is counted for pyinfra only, `changed` tasks for Ansible only."""
 
     wall_s: float
     cpu_s: float
     peak_mib: int
     round_trips: int = 0
+    changed: int = 0
+    """Not 0 in what should be a no-op: then it was none, and its time is no time of one."""
 
 
 def ssh(cluster: Cluster, node: Node, command: str) -> str:
@@ -61,7 +64,13 @@ def timed(argv: Sequence[str], environment: dict[str, str]) -> Cost:
     if done.returncode:
         raise SystemExit(f"{argv[0]} ended with {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Cost(wall_s, cpu_s, int(done.stdout.rstrip().rpartition("peak_mib=")[2] or 0))
+    peak_mib = int(done.stdout.rstrip().rpartition("peak_mib=")[2] or 0)
+    return Cost(wall_s, cpu_s, peak_mib, changed=changed_tasks(done.stdout))
+
+
+def changed_tasks(output: str) -> int:
+    """Of all hosts, by Ansible's recap; 0 where there is none."""
+    return sum(int(number) for number in re.findall(r"\bok=\d+ +changed=(\d+)", output))
 
 
 # ru_maxrss of children never goes down in one process: a process of its own a run tells each run's.
@@ -95,7 +104,7 @@ def ansible_run(venv: Path, playbook: Path, hosts: Path, forks: int, mitogen: bo
     return timed([str(venv / "bin/ansible-playbook"), "-i", str(hosts), str(playbook)], environment)
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
     parser.add_argument("inventory")
     parser.add_argument("--ansible", type=Path, help="a virtual environment with ansible-core and mitogen")
@@ -104,9 +113,9 @@ def main() -> None:
     parser.add_argument("--aliases", action="store_true")
     parser.add_argument("--one-change", action="store_true")
     parser.add_argument("--runs", type=int, default=3)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     cluster = load_cluster(arguments.inventory)
-    nodes = [n for n in cluster.nodes if arguments.limit in (None, *n.roles)]
+    nodes = [n for n in cluster.nodes if arguments.limit in (None, n.name, *n.roles)]
     with tempfile.TemporaryDirectory() as name:
         tools = _tools(arguments, cluster, nodes, Path(name))
         costs: dict[str, list[Cost]] = {tool: [] for tool in tools}
