@@ -69,9 +69,7 @@ def build_image(recipe: Recipe, url: str, mirrors: Mirrors, say: Callable[[str],
     if image.is_dir():
         return image
     IMAGES.mkdir(parents=True, exist_ok=True)
-    for leftover in IMAGES.glob("building-*"):  # of builds that were killed
-        if start_time(int(leftover.name.rpartition("-")[2])) is None:
-            shutil.rmtree(leftover)
+    _clear_killed_builds()
     target = IMAGES / f"building-{recipe.hash}-{os.getpid()}"
     argv = ["mmdebstrap", "--variant=minbase", f"--include={','.join(recipe.packages)}"]
     argv += [f"--essential-hook={line}" for line in recipe.before]
@@ -84,6 +82,13 @@ def build_image(recipe: Recipe, url: str, mirrors: Mirrors, say: Callable[[str],
     _run_with_progress(argv, say)
     target.rename(image)
     return image
+
+
+def _clear_killed_builds() -> None:
+    """A folder of packages, or the file that was to become a disk of them."""
+    for leftover in IMAGES.glob("building-*"):
+        if start_time(int(leftover.name.rpartition("-")[2])) is None:
+            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 
 
 def _run_with_progress(argv: list[str], say: Callable[[str], None]) -> None:

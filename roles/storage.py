@@ -14,7 +14,7 @@ from roles.facts.quotas import QuotasHere, QuotaState
 from roles.facts.storage import UNITS, StorageHere, StorageState
 from roles.operations.barrier import barrier
 from roles.operations.configure import configure
-from roles.operations.disks import scratch_disk, stop_if
+from roles.operations.disks import scratch_disk, stop_if, unmount
 from roles.operations.packages import packages
 from roles.operations.settle import Unit
 from roles.operations.spaces import cannot, folders, has_quotas, quotas, spaces, wanted_quotas
@@ -24,9 +24,17 @@ from roles.operations.tree import Directory, File, Tree
 CLIENT_OPTIONS = ("vers=4.2", "proto=tcp", "hard", "retry=0", "nosuid", "nodev", "_netdev")
 """hard: a program waits for a dead server instead of losing data; retry=0: klaster-storage.service tries again."""
 LOCAL_OPTIONS = ("nosuid", "nodev", "noatime")
+OPTIONS = "Options="
 MOUNTED_WITHIN_S = 90
 WAITS = "klaster-storage.service"
 SLURMD_WAITS = f"{UNITS}/slurmd.service.d/40-klaster-storage.conf"
+WAITING = (
+    "/usr/local/sbin/klaster-storage",
+    f"{UNITS}/multi-user.target.wants/{WAITS}",
+    f"{UNITS}/{WAITS}",
+    SLURMD_WAITS,
+)
+"""What waits for the mounts, and goes with the last of them."""
 
 
 def wanted_packages(cluster: Cluster, node: Node) -> tuple[str, ...]:
@@ -95,7 +103,7 @@ def client_plan(cluster: Cluster, node: Node, found: StorageState) -> Tree:
         restart = (f"restart-{WAITS}",)
         files.append(
             File(
-                "/usr/local/sbin/klaster-storage",
+                WAITING[0],
                 render("storage", "klaster-storage", values),
                 "755",
                 triggers=restart,
@@ -109,7 +117,7 @@ def client_plan(cluster: Cluster, node: Node, found: StorageState) -> Tree:
         files.append(File("/etc/default/cachefilesd", text, triggers=("restart-cachefilesd.service",)))
     own = {f"{UNITS}/{unit_name(share.path)}" for share in cluster.nfs if is_server(cluster, node)}
     old = tuple(path for path in found.units if path not in own | {file.path for file in files})
-    return Tree(tuple(files), absent=old)
+    return Tree(tuple(files), absent=old if units or not old else (*old, *WAITING))
 
 
 def _nfs_unit(cluster: Cluster, share: Nfs) -> File:
@@ -117,6 +125,21 @@ def _nfs_unit(cluster: Cluster, share: Nfs) -> File:
     values = {"share": share, "server": cluster.storage_node, "options": ",".join(options)}
     path = f"{UNITS}/{unit_name(share.path)}"
     return File(path, render("storage", "nfs.mount", values), triggers=(f"restart-{WAITS}",))
+
+
+def outdated(cluster: Cluster, node: Node, found: StorageState) -> dict[str, str]:
+    """Mount point → what is to become of it, for mounts of klaster's units that other options or nothing replace."""
+    plan = client_plan(cluster, node, found)
+    options = {file.path: line for file in plan.files for line in file.content.splitlines() if line.startswith(OPTIONS)}
+    said = {}
+    for path, unit in found.units.items():
+        if unit.where not in found.mounts:
+            continue
+        if path in plan.absent:
+            said[unit.where] = "is not to be mounted any more"
+        elif path in options and options[path] != f"{OPTIONS}{unit.options}":
+            said[unit.where] = "is to be mounted with other options"
+    return said
 
 
 # --- what must not be hidden -------------------------------------------------------------------------------------
@@ -227,11 +250,20 @@ def deploy() -> None:
         barrier(name="Shared folders are served")
     if node.scratch_disk:
         scratch_disk(name=f"Have scratch on {node.scratch_disk}", disk=node.scratch_disk, node=node.name)
-    if mounted(cluster, node) or node.scratch_disk:
+    wanted = bool(mounted(cluster, node) or node.scratch_disk)
+    if wanted or _state().units:
+        unmount(
+            name="Unmount what is to be mounted otherwise",
+            outdated=lambda: outdated(site.cluster(), site.node(), _state()),
+            node=node.name,
+        )
         cached = any(share.cache for share in mounted(cluster, node))
         configure(
             name="Mount shared folders and scratch",
             plan=lambda: client_plan(site.cluster(), site.node(), _state()),
-            units=(*((Unit("cachefilesd.service"),) if cached else ()), Unit(WAITS, MOUNTED_WITHIN_S)),
+            units=(
+                *((Unit("cachefilesd.service"),) if cached else ()),
+                *((Unit(WAITS, MOUNTED_WITHIN_S),) if wanted else ()),
+            ),
             actions=ACTIONS,
         )

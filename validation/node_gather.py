@@ -22,6 +22,7 @@ from validation.checks.node_services import ASKED
 from validation.checks.node_storage import asked_paths
 from validation.checks.node_system import versions_of
 from validation.gpu_gather import ask_binding, ask_container, load_gpus
+from validation.memory_limit import take_memory
 from validation.node_exchange import exchange_files
 from validation.rdma_gather import measure_rdma
 from validation.remote import Remote, RemoteError, connect_all
@@ -79,6 +80,9 @@ def gather(
         order = [node.name for node in cluster.nodes if node.name in probes]
         for name, said in measure_rdma(cluster, {name: probes[name] for name in order}, remotes, pool).items():
             probes[name] = {**probes[name], "rdma_peer": said}
+        for name, said in take_memory(cluster, lock, remotes, slurm).items():
+            if name in probes:
+                probes[name] = {**probes[name], "memory_limit": said}
         munge = exchange_credentials(cluster, {name: probes[name] for name in order}, remotes, pool)
         shared = exchange_files(cluster, {name: probes[name] for name in order}, remotes, pool)
     return Gathered(

@@ -90,6 +90,7 @@ CHECKS: tuple[Check, ...] = (
     Check("munge", "node", "credentials decode here and on another node", "both ways", "munge"),
     Check("slurm-controller", "node", "slurmctld answers the node", "UP", "slurm.conf"),
     Check("slurm-state", "node", "Slurm holds the node for usable", "registered, not down", "slurmctld"),
+    Check("memory-limit", "node", "a job that takes more memory than it asked for is killed", "killed", "slurm.conf"),
     Check("cgroup", "node", "Slurm can enforce limits", "else advice", "field experience"),
     # The other stages: measured by validation/checks/*.py, judged by validation/verdict.py.
     Check(

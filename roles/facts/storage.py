@@ -19,6 +19,14 @@ class Mount:
     options: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class MountUnit:
+    """A mount unit that klaster wrote: the place and the options in it."""
+
+    where: str
+    options: str = ""
+
+
 @dataclass
 class Disk:
     """A block device; `blank`: no signature of anything, no partition, nothing but zeros at both ends."""
@@ -41,8 +49,8 @@ class StorageState:
     """Wanted path that nothing is mounted at → names in it that hold more than a fresh home does."""
     disks: dict[str, Disk] = field(default_factory=dict)
     """Wanted disks that are there."""
-    units: tuple[str, ...] = ()
-    """Mount units that klaster wrote."""
+    units: dict[str, MountUnit] = field(default_factory=dict)
+    """File of a mount unit that klaster wrote → what it says."""
 
 
 # A fresh home has these three files; the search stops at the first other one.
@@ -51,6 +59,10 @@ _LOCAL = (
     'for p in PATHS; do grep -q " $p " /proc/self/mounts && continue; for e in "$p"/* "$p"/.[!.]*; do '
     f'[ -e "$e" ] && [ "${{e##*/}}" != lost+found ] || continue; '
     f'[ -z "$(timeout 20 {_CONTENT})" ] || echo "L|$p|${{e##*/}}"; done; done'
+)
+_UNITS = (
+    f"grep -ls '^{MARK}' {UNITS}/*.mount | while read -r f; do "
+    'echo "W|$f|$(sed -n s/^Where=//p "$f")|$(sed -n s/^Options=//p "$f")"; done'
 )
 _DISKS = (
     'for d in DISKS; do [ -b "$d" ] || continue; echo "D|$d"; '
@@ -71,7 +83,7 @@ class StorageHere(FactBase[StorageState]):
 
     def command(self, paths: Sequence[str], disks: Sequence[str]) -> str:
         parts = ["sed 's/^/M|/' /proc/self/mounts", "sed 's/^/U|/' /etc/passwd"]
-        parts += [f"grep -ls '^{MARK}' {UNITS}/*.mount | sed 's/^/W|/'"]
+        parts += [_UNITS]
         parts += [_LOCAL.replace("PATHS", shlex.join(paths))] if paths else []
         parts += [_DISKS.replace("DISKS", shlex.join(disks))] if disks else []
         return "; ".join([*parts, "true"])
@@ -94,7 +106,8 @@ def parse_storage(lines: Sequence[str]) -> StorageState:
         elif tag == "L":
             found.local[first] = (*found.local.get(first, ()), value)
         elif tag == "W":
-            found.units = (*found.units, rest)
+            where, _, options = value.partition("|")
+            found.units[first] = MountUnit(where, options)
         elif tag == "D":
             found.disks[rest] = Disk()
         elif tag in ("K", "C", "Z"):

@@ -1,15 +1,16 @@
-"""Stop where something would be lost, and a scratch file system on a disk that is blank or was made by klaster."""
+"""Stop where something would be lost, unmount what nobody uses, make scratch on a disk that is blank or klaster's."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 from pyinfra.api.command import StringCommand
 from pyinfra.api.operation import operation
 from pyinfra.context import host
 
 from inventory.storage import SCRATCH, SCRATCH_LABEL
+from roles.facts.jobs import RunningJobs
 from roles.facts.storage import Disk, StorageHere
 from roles.operations.configure import sh
 
@@ -22,6 +23,45 @@ def stop_if(refusals: Callable[[], Sequence[str]]) -> Generator[StringCommand, N
         host.noop("nothing is in the way")
         return
     yield sh(f"echo {shlex.quote('; '.join(said))} >&2; exit 1")
+
+
+UNMOUNT_WITHIN_S = 60
+
+
+@operation()
+def unmount(outdated: Callable[[], Mapping[str, str]], node: str) -> Generator[StringCommand, None, None]:
+    """Unmount what is mounted otherwise than it is to be; in use, or while jobs run, fail in a sentence instead.
+
+    `outdated()`: mount point → what is to become of it, e.g. "is to be mounted with other options".
+    """
+    found = outdated()
+    if not found:
+        host.noop("nothing is mounted otherwise than it is to be")
+        return
+    jobs = host.get_fact(RunningJobs, everywhere=False)
+    for path, what in found.items():
+        if jobs:
+            why = f"{path} of {node} {what}, but {jobs.words} there: wait for the end, or drain, and run this again"
+            yield sh(f"echo {shlex.quote(why)} >&2; exit 1")
+        else:
+            yield sh(unmount_command(path, what, node))
+
+
+def unmount_command(path: str, what: str, node: str) -> str:
+    """A plain umount, never lazy or forced; the links in /proc say who is in the way without asking the server."""
+    quoted, below = shlex.quote(path), shlex.quote(f"{path}/*")
+    links = "/proc/[0-9]*/cwd /proc/[0-9]*/root /proc/[0-9]*/exe /proc/[0-9]*/fd/"
+    users = (
+        f"p=$(find {links} -lname {quoted} -o -lname {below} 2>/dev/null | cut -d/ -f3 | sort -nu | head -n 5 "
+        '| while read -r n; do echo "$(stat -c %U /proc/$n) runs $(cat /proc/$n/comm) ($n)"; done '
+        "| paste -sd, | sed 's/,/, /g')"
+    )
+    why = shlex.quote(f"{path} of {node} {what}, but it can't be unmounted: ")
+    rest = '"${p:-its server does not answer, or the kernel holds it}; end what uses it and run this again"'
+    return (
+        f"timeout {UNMOUNT_WITHIN_S} umount {quoted} 2>/dev/null || ! grep -q {shlex.quote(f' {path} ')} "
+        f"/proc/self/mounts || {{ {users}; echo {why}{rest} >&2; exit 1; }}"
+    )
 
 
 def refuse_disk(disk: str, node: str, found: Disk | None) -> str:

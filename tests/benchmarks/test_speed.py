@@ -17,6 +17,7 @@ from tests.roles.sample import cluster, found, lock
 
 
 def test_playbook_holds_the_roles_files_and_units(tmp_path: Path) -> None:
+    """Beside klaster stands the same end state: its files, its contents, its daemons."""
     site = cluster()
     hosts_now = {node.name: "127.0.0.1 localhost\n" for node in site.nodes}
     store = SecretStore(tmp_path / "secrets.json")
@@ -36,6 +37,7 @@ def test_playbook_holds_the_roles_files_and_units(tmp_path: Path) -> None:
 
 
 def test_a_controller_that_computes_has_both_daemons(tmp_path: Path) -> None:
+    """The head of a home computes too: slurmctld and slurmd."""
     trial = load_cluster(write_trial(tmp_path / "trial", 2).inventory)
     store = SecretStore(tmp_path / "secrets.json")
     playbook, _ = write_playbook(tmp_path, trial, lock(head=found(), n1=found()), store, {"head": ""}, leave=())
@@ -44,12 +46,14 @@ def test_a_controller_that_computes_has_both_daemons(tmp_path: Path) -> None:
 
 
 def test_a_playbooks_changes_are_counted() -> None:
+    """A run is a no-op only if no host of the recap changed something."""
     recap = "head : ok=60   changed=2    unreachable=0\nn1 : ok=58   changed=1    unreachable=0\npeak_mib=56\n"
     assert changed_tasks(recap) == 3
     assert changed_tasks("--> Grand total\npeak_mib=70\n") == 0
 
 
 def test_aliases_are_the_last_node(tmp_path: Path) -> None:
+    """A hundred names are the addresses of one machine, and the rest of the inventory stays."""
     inventory = write_trial(tmp_path / "trial", 2).inventory
     trial = load_cluster(inventory)
     last = trial.node("n1").address

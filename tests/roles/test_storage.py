@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +13,8 @@ from inventory.model import Cluster, External, Nfs, Node, Ssh, Team, User
 from inventory.storage import expected_mounts
 from roles import firewall, storage
 from roles.facts.quotas import Folder, QuotaState, parse_folders, parse_quotas
-from roles.facts.storage import Disk, Mount, StorageState, parse_storage
-from roles.operations.disks import make_command, refuse_disk
+from roles.facts.storage import UNITS, Disk, Mount, MountUnit, StorageHere, StorageState, parse_storage
+from roles.operations.disks import make_command, refuse_disk, unmount_command
 from roles.operations.spaces import KIB_A_GIB, cannot, quota_commands, space_commands, team_folders, wanted_quotas
 from roles.operations.tree import Tree
 from tests.roles.sample import cluster
@@ -74,10 +76,63 @@ def test_slurmd_waits_for_everything_that_its_node_mounts() -> None:
 
 def test_a_share_that_left_the_inventory_loses_its_unit() -> None:
     """Units that klaster wrote and nobody wants are taken away; those of the server's disks stay."""
-    old = StorageState(units=("/etc/systemd/system/old.mount", "/etc/systemd/system/home.mount"))
+    old = StorageState(units={f"{UNITS}/old.mount": MountUnit("/old"), f"{UNITS}/home.mount": MountUnit("/home")})
     assert storage.client_plan(sample(), NODES[3], old).absent == ("/etc/systemd/system/old.mount",)
-    disks = StorageState(units=("/etc/systemd/system/data.mount",))
+    none = storage.client_plan(sample(storage=()), NODES[3], old)
+    assert (none.files, none.absent) == ((), (*old.units, *storage.WAITING)), "nothing waits for what is not mounted"
+    disks = StorageState(units={f"{UNITS}/data.mount": MountUnit("/data")})
     assert storage.client_plan(sample(), NODES[1], disks).absent == ()
+
+
+def test_what_is_mounted_otherwise_is_unmounted_first() -> None:
+    """Other options, or a share that left; never what is as it should be, is not mounted, or is the server's disk."""
+    good = ",".join(storage.CLIENT_OPTIONS)
+    units = {
+        f"{UNITS}/home.mount": MountUnit("/home", "vers=4.2"),
+        f"{UNITS}/data.mount": MountUnit("/data", good),
+        f"{UNITS}/old.mount": MountUnit("/old", good),
+        f"{UNITS}/gone.mount": MountUnit("/gone", good),
+    }
+    mounts = {path: Mount("10.0.0.2:" + path, "nfs4") for path in ("/home", "/data", "/old")}
+    found = StorageState(mounts=mounts, units=units)
+    assert storage.outdated(sample(), NODES[3], found) == {
+        "/home": "is to be mounted with other options",
+        "/old": "is not to be mounted any more",
+    }
+    served = StorageState(
+        mounts={"/data": Mount("/dev/sdc", "ext4")}, units={f"{UNITS}/data.mount": MountUnit("/data")}
+    )
+    assert storage.outdated(sample(), NODES[1], served) == {}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_who_is_in_the_way_of_unmounting_is_named(tmp_path: Path) -> None:
+    """A mount in use is left as it is, with one sentence about who uses it; an unused one goes."""
+    place = tmp_path / "data"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(place)], check=True)
+    command = ["sh", "-c", unmount_command(str(place), "is to be mounted with other options", "n1")]
+    try:
+        with subprocess.Popen(["sleep", "60"], cwd=place) as user:
+            done = subprocess.run(command, check=False, capture_output=True, text=True)
+            user.terminate()
+        assert done.returncode == 1
+        assert f"runs sleep ({user.pid}); end what uses it" in done.stderr
+        assert os.path.ismount(place)
+        assert subprocess.run(command, check=False).returncode == 0
+        assert not os.path.ismount(place)
+        assert subprocess.run(command, check=False).returncode == 0, "again"
+    finally:
+        subprocess.run(["umount", str(place)], check=False, capture_output=True)
+
+
+def test_units_are_read_from_their_files(tmp_path: Path) -> None:
+    """Only klaster's own, with place and options; the fact's own shell line reads them."""
+    (tmp_path / "home.mount").write_text("# Written by klaster.\n[Mount]\nWhere=/home\nOptions=vers=4.2,hard\n")
+    (tmp_path / "other.mount").write_text("[Mount]\nWhere=/x\n")
+    command = StorageHere().command(paths=(), disks=()).replace(UNITS, str(tmp_path))
+    lines = subprocess.run(["sh", "-c", command], check=True, capture_output=True, text=True).stdout.splitlines()
+    assert parse_storage(lines).units == {f"{tmp_path}/home.mount": MountUnit("/home", "vers=4.2,hard")}
 
 
 def test_what_must_be_mounted_depends_on_the_node() -> None:
@@ -142,7 +197,7 @@ LINES = """\
 M|10.0.0.2:/home /home nfs4 rw,nosuid,vers=4.2 0 0
 U|alex:x:1000:1000:Alex:/home/alex:/bin/bash
 L|/data|results
-W|/etc/systemd/system/home.mount
+W|/etc/systemd/system/home.mount|/home|vers=4.2,hard
 D|/dev/sdb
 K|/dev/sdb|DEVNAME=/dev/sdb
 K|/dev/sdb|LABEL=photos
@@ -162,6 +217,7 @@ def test_the_state_of_storage_is_read() -> None:
     assert found.mounts["/home"] == Mount("10.0.0.2:/home", "nfs4", ("rw", "nosuid", "vers=4.2"))
     assert found.accounts == {"alex": "/home/alex"}
     assert found.local == {"/data": ("results",)}
+    assert found.units == {f"{UNITS}/home.mount": MountUnit("/home", "vers=4.2,hard")}
     assert found.disks["/dev/sdb"] == Disk("ext4", "photos", "", False, ("/dev/sdb1 /mnt",))
     assert found.disks["/dev/sdc"].blank
 

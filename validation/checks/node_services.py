@@ -22,6 +22,10 @@ REQUIRED = {
     "compute": ("munge.service", "slurmd.service"),
 }
 ASKED = ("munge.service", "slurmctld.service", "slurmd.service", "chrony.service", "ssh.service", "ssh.socket")
+LIMIT_MIB, TAKES_MIB = 64, 256
+"""What a job may have, and what it takes: Python needs some 10 MiB, the rest is written to, so that it counts."""
+KILLED = 137
+"""128 + SIGKILL."""
 UNFIT = frozenset({"DOWN", "NOT_RESPONDING", "FAIL", "FAILING", "INVAL", "INVALID_REG", "UNKNOWN", "REBOOT_ISSUED"})
 
 
@@ -177,3 +181,22 @@ def cgroup(subject: Subject) -> Finding:
     measured = f"cgroup v2 controllers: {', '.join(found) or 'none'}"
     advice = f"Slurm cannot enforce limits without: {', '.join(missing)}" if missing else ""
     return passed(measured, "cpuset, cpu, memory", "field-notes", advice=advice)
+
+
+def memory_limit(subject: Subject) -> Finding:
+    """A job that takes more memory than it asked for is ended by the kernel, and not the node by the job."""
+    if not subject.computes:
+        return not_applicable("takes no jobs")
+    if "memory_limit" not in subject.probe:
+        return not_applicable("Slurm limits no memory in this cluster: some node's kernel can't (see check cgroup)")
+    if why := problem(subject.probe, "memory_limit"):
+        return not_applicable(f"could not be tried: {why}")
+    required = f"a job of {LIMIT_MIB} MiB that takes {TAKES_MIB} is killed"
+    status = answer(subject.probe, "memory_limit")["status"]
+    if status == 0:
+        remedy = "scontrol show config | grep -E 'ConstrainRAMSpace|TaskPlugin'; run the deploy again, restart slurmd"
+        return failed(f"it had {TAKES_MIB} MiB", required, "slurm.conf", "memory-not-limited", remedy,
+                      culprit_kind="service", culprit=f"slurmd on {subject.name}")  # fmt: skip
+    if status != KILLED:
+        return inconclusive(f"it ended with status {status}", "try it by hand: srun --mem=64", required, "slurm.conf")
+    return passed("killed", required, "slurm.conf")

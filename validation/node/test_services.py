@@ -32,6 +32,11 @@ def test_slurm_state(subject: Subject, judge: Judge) -> None:
     judge(node_services.slurm_state(subject))
 
 
+@pytest.mark.check("memory-limit")
+def test_memory_limit(subject: Subject, judge: Judge) -> None:
+    judge(node_services.memory_limit(subject))
+
+
 @pytest.mark.check("cgroup")
 def test_cgroup(subject: Subject, judge: Judge) -> None:
     judge(node_services.cgroup(subject))
