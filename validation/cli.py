@@ -17,6 +17,7 @@ from validation.run_options import RunOptions, UsageError
 
 EXIT_BROKEN = 2
 EXIT_USAGE = 3
+EXIT_INTERRUPTED = 130
 EXIT_STATUS = """exit status: 0 certified; 1 something failed; 2 could not be judged; 3 wrong usage or inventory;
              130 interrupted"""
 LEVELS = ("quick", "standard", "burn-in")
@@ -75,6 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"validate-cluster: {error}", file=sys.stderr)
     except InventoryError as error:
         print(error.message, file=sys.stderr)
+    except KeyboardInterrupt:  # before the run began, which has its own words for it
+        print("validate-cluster: interrupted; nothing was touched", file=sys.stderr)
+        return EXIT_INTERRUPTED
     except Exception:
         traceback.print_exc()
         print(
