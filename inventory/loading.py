@@ -55,7 +55,9 @@ def _check_text(path: Path) -> None:
         raise InventoryError(f"{path} can't be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
         place = Place(str(path), error.object.count(b"\n", 0, error.start) + 1)
-        raise InventoryError(f"{place}not UTF-8 (byte 0x{error.object[error.start]:02x}); save the file as UTF-8") from None
+        raise InventoryError(
+            f"{place}not UTF-8 (byte 0x{error.object[error.start]:02x}); save the file as UTF-8"
+        ) from None
 
 
 def _is_inventory(file: Path) -> bool:
