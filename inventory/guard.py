@@ -21,7 +21,8 @@ def check_run(options: Mapping[str, Any]) -> None:
     """
     quieten_paramiko()
     inventory = str(options.get("inventory") or "")
-    if not (inventory.endswith(".py") or Path(inventory).exists()):
+    path_like = "/" in inventory and "@" not in inventory  # pyinfra would look for a host of that name
+    if not (inventory.endswith(".py") or path_like or Path(inventory).exists()):
         return  # hosts on the command line, such as @local: not one of our inventories
     cluster = load_cluster(inventory)
     if options.get("no_wait"):

@@ -24,23 +24,40 @@ LAST_LINE = "globals().update(CLUSTER.groups(__file__))"
 def load_cluster(inventory_file: str) -> Cluster:
     """Execute an inventory file and return its `CLUSTER`; InventoryError in one line for anything wrong with it."""
     path = Path(inventory_file)
+    if path.is_dir():
+        raise InventoryError(f"{inventory_file} is a folder; say which file in it, e.g. inventory/home.py")
     if not path.is_file():
-        folder = path if path.is_dir() else path.parent
-        near = (str(file) for file in folder.glob("*.py") if _is_inventory(file))
+        near = (str(file) for file in path.parent.glob("*.py") if _is_inventory(file))
         raise InventoryError(f"no inventory file {inventory_file} {nearest(str(path), near)}")
+    _check_text(path)
     try:
         found = runpy.run_path(str(path))
     except InventoryError:
         raise
     except SystemExit as stop:
         raise InventoryError(f"{_line(stop, path)}the file ends the program ({stop.code}); take that out") from None
-    except Exception as error:  # whatever a person may write in a Python file
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a person may write in a Python file
         raise InventoryError(_line(error, path) + _sentence(error, path)) from None
     cluster = found.get("CLUSTER")
     if not isinstance(cluster, Cluster):
         _refuse_no_cluster(path, found)
     _check_groups(path, cluster, found)
     return cluster
+
+
+def _check_text(path: Path) -> None:
+    """pyinfra reads the file once more, as UTF-8, where Python itself forgives other bytes in a comment."""
+    try:
+        path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InventoryError(f"{path} can't be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        place = Place(str(path), error.object.count(b"\n", 0, error.start) + 1)
+        raise InventoryError(
+            f"{place}not UTF-8 (byte 0x{error.object[error.start]:02x}); save the file as UTF-8"
+        ) from None
 
 
 def _is_inventory(file: Path) -> bool:
@@ -79,7 +96,7 @@ def _check_groups(path: Path, cluster: Cluster, found: Mapping[str, Any]) -> Non
             raise InventoryError(f'{place}pyinfra would take the {kind} "{name}" for hosts; call it "_{name}"')
 
 
-def _sentence(error: Exception, path: Path) -> str:
+def _sentence(error: BaseException, path: Path) -> str:
     if isinstance(error, SyntaxError):
         return f"not valid Python: {error.msg}"
     if isinstance(error, NameError) and error.name:
@@ -99,7 +116,7 @@ def _unknown_name(name: str) -> str:
     return f'unknown name "{name}" {nearest(name, _vocabulary())}; a text needs quotes'
 
 
-def _wrong_cluster(error: Exception, path: Path) -> str | None:
+def _wrong_cluster(error: BaseException, path: Path) -> str | None:
     """The last line failed because CLUSTER is something else, or because of what it was called with."""
     if "groups()" in str(error):
         return f"the last line must be {LAST_LINE}"

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from inventory.errors import InventoryError, nearest
 from validation.model import STAGES, Stage
+from validation.printing import tell
 from validation.run_options import RunOptions, UsageError
 
 EXIT_BROKEN = 2
@@ -76,8 +77,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"validate-cluster: {error}", file=sys.stderr)
     except InventoryError as error:
         print(error.message, file=sys.stderr)
-    except KeyboardInterrupt:
-        print("validate-cluster: interrupted", file=sys.stderr)
+    except KeyboardInterrupt:  # before the run began, which has its own words for it
+        print("validate-cluster: interrupted; nothing was touched", file=sys.stderr)
         return EXIT_INTERRUPTED
     except Exception:
         traceback.print_exc()
@@ -94,7 +95,7 @@ def _main(words: list[str]) -> int:
         from validation.registry import CHECKS, render_list
 
         text = json.dumps([asdict(check) for check in CHECKS], indent=1) + "\n" if arguments.json else render_list()
-        print(text, end="")
+        tell(text, sys.stdout)
         return 0
     if arguments.rejudge:
         from validation.outcome import rejudge
@@ -104,7 +105,7 @@ def _main(words: list[str]) -> int:
         from validation.verify import verify
 
         status, sentence = verify(arguments.verify, arguments.inventory, arguments.key)
-        print(sentence)
+        tell(f"{sentence}\n", sys.stdout)
         return status
     from validation.run import validate
 

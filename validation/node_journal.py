@@ -10,6 +10,7 @@ from pathlib import Path
 
 from validation.model import FailureRecord, JournalRecord, NodeCheckRecord, Outcome, Record
 from validation.remote import Remote, RemoteError
+from validation.run_folder import told
 from validation.verdict import judge
 
 MARGIN_S = 60
@@ -44,7 +45,9 @@ def collect_journals(
     with ThreadPoolExecutor(max_workers=max(1, min(MOST_AT_ONCE, len(names)))) as pool:
         said = list(pool.map(lambda name: read_journal(remotes.get(name), command), names))
     for name, text in zip(names, said, strict=True):
-        (logs / f"{name}.journal.txt").write_text(text, encoding="utf-8")
+        file = logs / f"{name}.journal.txt"
+        with told(file):
+            file.write_text(text, encoding="utf-8")
         emit(JournalRecord(node=name, lines=tuple(text.splitlines()[-SHOWN_LINES:])))
 
 

@@ -49,7 +49,7 @@ def judge_nodes(
             if process.poll() is None:
                 process.kill()
                 process.wait()
-    for line in records.read_text(encoding="utf-8").splitlines():
+    for line in records.read_bytes().splitlines():  # a text has more ends of lines than JSON knows
         emit(NodeCheckRecord.model_validate(json.loads(line)))
     if status not in (0, 1):  # pytest: 1 is "some failed", which the records say better
         raise NodeStageError(f"pytest ended with status {status}: {_last_line(log)}; see {log}")

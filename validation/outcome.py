@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validation.model import Judgement, Outcome
+from validation.printing import tell
 from validation.run_folder import RunFolder, RunFolderError
 from validation.run_options import UsageError
 from validation.verdicts.evidence import NoRunRecordError
@@ -89,12 +90,12 @@ def show(finished: Finished, folder: RunFolder, *, as_json: bool, slurm: Sequenc
 
     stream = sys.stderr if as_json else sys.stdout
     if as_json:
-        print(finished.certificate_text, end="")
+        tell(finished.certificate_text, sys.stdout)
     width = shutil.get_terminal_size((100, 24)).columns
-    print(render_summary(finished.certificate, finished.judgement, width=width, color=stream.isatty()), file=stream)
+    text = render_summary(finished.certificate, finished.judgement, width=width, color=stream.isatty()) + "\n"
     if slurm:
-        print("Slurm\n" + "".join(f"  - {line}\n" for line in slurm), file=stream)
-    print(f"Report  {shown_path(folder.report)}", file=stream, flush=True)
+        text += "Slurm\n" + "".join(f"  - {line}\n" for line in slurm) + "\n"
+    tell(f"{text}Report  {shown_path(folder.report)}\n", stream)
 
 
 def shown_path(path: Path) -> str:
@@ -105,13 +106,14 @@ def shown_path(path: Path) -> str:
 
 def rejudge(path: Path, *, as_json: bool) -> int:
     """Judge an old run's results again and write the same files; the exit status of that run."""
+
     try:
         folder = RunFolder.open(path)
         finished = finish(folder)
     except RunFolderError as error:
         raise UsageError(str(error)) from None
-    except NoRunRecordError:
-        raise UsageError(f"{folder.results} has no record of what was run; it was cut or emptied") from None
+    except NoRunRecordError as error:
+        raise UsageError(f"{path}/results.jsonl can't be judged: {error}") from None
     except OSError as error:
         raise UsageError(f"cannot write to {path}: {error.strerror}") from None
     show(finished, folder, as_json=as_json)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -85,6 +86,6 @@ class Progress:
                 self._say(f"{self._doing} …")
 
     def _say(self, text: str) -> None:
-        with self._lock:
+        with self._lock, suppress(OSError):  # nobody reads any more: no reason to leave a run half done
             self._last = time.monotonic()
             print(f"{self._last - self._began:6.1f} s  {text}", file=self._stream, flush=True)

@@ -60,6 +60,9 @@ def validate(options: RunOptions) -> int:
             folder.discard()
             print(f"validate-cluster: {refusal}", file=sys.stderr)
             return EXIT_UNDECIDED
+        except RunFolderError as error:
+            print(f"validate-cluster: {error}; the nodes are as they were", file=sys.stderr)
+            return EXIT_UNDECIDED
         except KeyboardInterrupt:  # before anything was measured
             folder.discard()
             print("validate-cluster: interrupted before anything was measured", file=sys.stderr)
@@ -168,7 +171,10 @@ def _quarantine(run: Run, finished: Finished) -> list[str]:
         drain_share=run.cluster.slurm.drain_share,
     )
     told = apply_actions(actions, controller, run.remotes, finished.node_certificates)
-    (run.folder.logs / "slurm.txt").write_text("\n".join(told) + "\n", encoding="utf-8")
+    try:
+        run.folder.write(run.folder.logs / "slurm.txt", "\n".join(told) + "\n")
+    except RunFolderError as error:  # Slurm has been told: the reader must see what
+        told.append(str(error))
     return told
 
 

@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -100,8 +101,8 @@ class RunFolder:
             shutil.rmtree(self.path, ignore_errors=True)
 
     def append(self, record: Record) -> None:
-        """Write one record and flush it: what was measured survives whatever comes next."""
-        with self.results.open("a", encoding="utf-8") as file:
+        """Write one record and flush it: what was measured survives whatever comes next. RunFolderError if it can't."""
+        with told(self.results), self.results.open("a", encoding="utf-8") as file:
             file.write(record.model_dump_json() + "\n")
 
     def records(self) -> list[Record]:
@@ -109,29 +110,46 @@ class RunFolder:
         return list(self._parsed())
 
     def _parsed(self) -> Iterator[Record]:
-        lines = self.results.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        with told(self.results):
+            lines = self.results.read_bytes().splitlines(keepends=True)  # a text has more ends of lines than JSON knows
         for number, line in enumerate(lines, 1):
             try:
                 yield RECORD.validate_json(line)
-            except ValidationError as error:
-                if number == len(lines) and not line.endswith("\n"):
+            except ValueError as error:
+                if number == len(lines) and not line.endswith(b"\n"):
                     return
                 raise RunFolderError(
-                    f"{self.results}, line {number} is no record: {error.errors()[0]['msg'][:200]}"
+                    f"{self.results}, line {number} is no record{_why(error)}; restore the file from a copy"
                 ) from None
 
     def results_sha256(self) -> str:
         return hashlib.sha256(self.results.read_bytes()).hexdigest()
 
     def write(self, path: Path, text: str) -> None:
-        """Write then rename, so that a reader never sees half a file."""
+        """Write then rename, so that a reader never sees half a file; RunFolderError if it can't."""
         new = path.with_name(path.name + ".new")
-        new.write_text(text, encoding="utf-8")
-        new.replace(path)
+        with told(path):
+            new.write_text(text, encoding="utf-8")
+            new.replace(path)
 
     def point_latest(self) -> None:
         """Make `latest` beside this folder point to it, in one step."""
         link = self.path.parent / f".latest-{os.getpid()}"
-        link.unlink(missing_ok=True)
-        link.symlink_to(self.path.name)
-        link.replace(self.path.parent / "latest")
+        with told(link):
+            link.unlink(missing_ok=True)
+            link.symlink_to(self.path.name)
+            link.replace(self.path.parent / "latest")
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """A full disk or a folder that was taken away in the middle is one sentence, not a fault of ours."""
+    try:
+        yield
+    except OSError as error:
+        raise RunFolderError(f"{path}: {error.strerror}; mend that, or say another folder with --out") from error
+
+
+def _why(error: ValueError) -> str:
+    """What pydantic has against a line, without its page of names."""
+    return f" ({error.errors()[0]['msg'].partition(';')[0]})" if isinstance(error, ValidationError) else ""

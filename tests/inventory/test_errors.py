@@ -128,21 +128,36 @@ def test_hosts_on_the_command_line_pass_the_guard() -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-def test_a_folder_is_no_inventory(tmp_path: Path) -> None:
-    """pyinfra itself would answer with a traceback."""
-    file = _write(tmp_path, RIGHT)
-    ran = _run(str(_programs() / "pyinfra"), str(tmp_path), "debug-inventory")
-    assert ran.returncode == 1
-    assert f"inventory error: no inventory file {tmp_path} " in ran.stderr
-    assert file.name in ran.stderr
-    assert "Traceback" not in ran.stderr
-
-
 def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
     """A misspelt inventory file is one line with the file that is there."""
     _write(tmp_path, RIGHT)
     with pytest.raises(InventoryError, match=r"no inventory file .*deen\.py .*did you mean .*den\.py"):
         load_cluster(str(tmp_path / "deen.py"))
+
+
+def test_a_file_that_is_not_utf8_is_one_line(tmp_path: Path) -> None:
+    """A byte of another encoding is told with its line, even in a comment, where Python alone would not mind."""
+    file = tmp_path / "den.py"
+    file.write_bytes(b"\n# caf\xe9\n" + RIGHT.encode())
+    with pytest.raises(InventoryError, match=r"den\.py:2: not UTF-8 \(byte 0xe9\); save the file as UTF-8"):
+        load_cluster(str(file))
+
+
+def test_whatever_the_file_raises_is_one_line(tmp_path: Path) -> None:
+    """An exception that is no Exception, too, gives the line of the file and no traceback."""
+    file = _write(tmp_path, "class Odd(BaseException): ...\nraise Odd('oh')\n")
+    with pytest.raises(InventoryError, match=r"den\.py:2: Odd: oh"):
+        load_cluster(str(file))
+
+
+@pytest.mark.parametrize(("name", "said"), [("", "is a folder"), ("/den", "no inventory file")], ids=["folder", "path"])
+def test_pyinfra_takes_no_path_for_a_host(name: str, said: str, tmp_path: Path) -> None:
+    """A folder, or a path without .py, is refused: pyinfra would print a traceback or look for a host of that name."""
+    ran = _run(str(_programs() / "pyinfra"), f"{tmp_path}{name}", "exec", "--", "true")
+    assert ran.returncode == 1
+    assert said in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert "Connect" not in ran.stderr + ran.stdout
 
 
 def test_messages_show_paths_as_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,14 +43,36 @@ def test_another_process_with_another_hash_seed_writes_the_same_bytes(tmp_path: 
     assert rejudged(stored(tmp_path / "two"), "4242") == first
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe\n", FILE.read_bytes()[:500]], ids=["empty", "binary", "cut"])
-def test_damaged_results_are_one_line(tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file that no run left behind is the person's matter, not a fault of the validator."""
-    (tmp_path / "results.jsonl").write_bytes(content)
+@pytest.mark.parametrize("text", ["", "{}\n", '{"kind": "half'], ids=["empty", "no record", "half a line"])
+def test_results_of_no_run_are_one_line(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Results without a run to judge are wrong usage, told in one line; nothing is written beside them."""
+    (tmp_path / "results.jsonl").write_text(text, encoding="utf-8")
     assert main(["--rejudge", str(tmp_path)]) == 3
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert "results.jsonl" in told
+    assert capsys.readouterr().err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["results.jsonl"]
+
+
+@pytest.mark.parametrize("more", ["", "--json"])
+def test_a_reader_that_is_gone_changes_no_status(more: str, tmp_path: Path) -> None:
+    """`validate-cluster … | head -1` ends as without head, and without a traceback."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "validation.cli", "--rejudge", str(stored(tmp_path / "run")), *more.split()]
+    done = subprocess.run(command, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    os.close(writing)
+    assert done.returncode == 1
+    assert "Broken" not in done.stderr
+
+
+def test_a_full_disk_under_the_output_is_one_line(tmp_path: Path) -> None:
+    """Output that could not be written is told, with a status that nobody takes for a certificate."""
+    command = [sys.executable, "-m", "validation.cli", "--rejudge", str(stored(tmp_path / "run"))]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+        )
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    assert "No space left on device" in done.stderr
 
 
 def test_the_stored_run_names_every_fault_once(tmp_path: Path) -> None:

@@ -112,6 +112,25 @@ def test_a_stage_that_breaks_is_the_validators_fault(
     assert "oops" in (latest(tmp_path) / "logs" / "validator-errors.txt").read_text("utf-8")
 
 
+def test_a_disk_that_fills_up_is_one_line_and_no_verdict(
+    dark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run whose results can't be written ends with status 2, the file and the remedy, and no traceback."""
+    create = RunFolder.create
+
+    def full(*where: Any) -> RunFolder:
+        folder = create(*where)
+        folder.results.unlink()
+        folder.results.symlink_to("/dev/full")
+        return folder
+
+    monkeypatch.setattr(RunFolder, "create", full)
+    assert cli.main([dark, "--out", str(tmp_path / "reports")]) == 2
+    said = capsys.readouterr().err
+    assert "results.jsonl: No space left on device" in said.splitlines()[-1]
+    assert "Traceback" not in said
+
+
 def cluster(*compute: str) -> Cluster:
     head = Node(name="head", address="10.0.0.250", roles=("controller",))
     nodes = tuple(Node(name=name, address=f"10.0.0.{index}") for index, name in enumerate(compute, 1))

@@ -42,6 +42,33 @@ def test_a_broken_line_in_the_middle_is_an_error(tmp_path: Path) -> None:
         folder.records()
 
 
+def test_a_byte_that_is_no_text_is_an_error_too(tmp_path: Path) -> None:
+    """A damaged disk gives the line and the remedy, not a traceback."""
+    folder = RunFolder.create(tmp_path, "lab", START)
+    folder.append(REACH)
+    folder.results.write_bytes(folder.results.read_bytes() + b"\xff\xfe\n")
+    with pytest.raises(RunFolderError, match=r"line 2 is no record .*restore the file"):
+        folder.records()
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85", "\r", "\x0c"])
+def test_no_letter_of_a_node_breaks_a_line(end: str, tmp_path: Path) -> None:
+    """What a node said may hold any letter, those that Python's texts take for the end of a line, too."""
+    folder = RunFolder.create(tmp_path, "lab", START)
+    said = StageRecord(stage="node", status="error", reason=f"one{end}two", seconds=1)
+    folder.append(said)
+    assert folder.records() == [said]
+
+
+def test_a_disk_that_fills_up_in_the_middle_is_one_sentence(tmp_path: Path) -> None:
+    """What can't be written any more names the file and the remedy."""
+    folder = RunFolder.create(tmp_path, "lab", START)
+    folder.results.unlink()
+    folder.results.symlink_to("/dev/full")
+    with pytest.raises(RunFolderError, match=r"results\.jsonl: No space left on device; .*--out"):
+        folder.append(REACH)
+
+
 def test_two_runs_in_a_second_have_two_folders(tmp_path: Path) -> None:
     """No run writes into another's folder."""
     first, second = RunFolder.create(tmp_path, "lab", START), RunFolder.create(tmp_path, "lab", START)
