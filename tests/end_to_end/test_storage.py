@@ -51,7 +51,8 @@ class Uml:
             time.sleep(2)
 
     def in_service(self) -> None:
-        self.wait("head", "scontrol update nodename=n1,n2 state=resume; sleep 2; [ $(sinfo -hN -t idle | wc -l) = 2 ]")
+        idle = "sinfo -hN -t idle -o %N | sort -u | wc -l"  # a line a node and partition
+        self.wait("head", f"scontrol update nodename=n1,n2 state=resume; sleep 2; [ $({idle}) = 2 ]")
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +107,8 @@ def test_a_stranger_mounts_nothing(uml: Uml) -> None:
 
 def test_quotas_hold_over_the_network(uml: Uml) -> None:
     """A person's file beyond their quota is refused by the server, on a client."""
-    done = uml.lab.ssh("n1", "cd /data/blue; runuser -u alex -- fallocate -l 1100M big", check=False)
+    big = "cd /data/blue && fallocate -l 1100M big"  # not even root may enter, over the network
+    done = uml.lab.ssh("n1", f"runuser -u alex -- sh -c '{big}'", check=False)
     assert "quota" in done.stderr.lower()
     uml.on("head", "rm -f /data/blue/big")
 
