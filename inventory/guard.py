@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from inventory.errors import InventoryError, nearest
-from inventory.loading import load_cluster
+from inventory.hardware import HardwareLock
+from inventory.loading import hardware_lock_path, load_cluster, secrets_path
 from inventory.model import Cluster, Node
+from inventory.secret_file import read_secrets
 
 
 def check_run(options: Mapping[str, Any]) -> None:
@@ -42,6 +44,8 @@ def check_run(options: Mapping[str, Any]) -> None:
     _check_leaving(cluster, options.get("data") or (), options.get("operations") or ())
     if "debug-inventory" not in (options.get("operations") or ()):
         check_key(cluster)
+        HardwareLock.load(hardware_lock_path(inventory))  # a damaged file beside the inventory is told
+        read_secrets(secrets_path(inventory))  # before the first node has changed, not by the role that needs it
 
 
 def quieten_paramiko() -> None:

@@ -20,9 +20,11 @@ def read_secrets(path: Path) -> dict[str, str]:
         if mode & 0o077:
             raise InventoryError(f"{path} holds secrets and has mode {mode:o}: chmod 600 {path}")
         known: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(known, dict) or not all(isinstance(secret, str) for secret in known.values()):
+            raise ValueError("not name → secret")  # said below: a secret must not get into a message
     except OSError as error:
         raise InventoryError(f"{path} can't be read ({error.strerror})") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InventoryError(
             f"{path} is damaged: restore it from a backup, or move it away to make new secrets on every node"
         ) from None

@@ -37,7 +37,7 @@ def signing_key(inventory_file: str) -> Ed25519PrivateKey:
     try:
         text = read_secrets(path).get(SIGNING_KEY)
     except InventoryError as error:
-        raise NoKey(error.message) from None
+        raise NoKey(error.message.removeprefix("inventory error: ")) from None
     if text is None:
         raise NoKey(f"no signing key in {path}: run the deploy once more, it makes one")
     try:

@@ -18,6 +18,7 @@ from roles.operations.notes import DRIFT_REPORT
 from roles.operations.summary import short
 
 ROOT = Path(__file__).resolve().parents[2]
+LAST_LINES = 20
 NONE, COULD_NOT_TELL, DRIFT = 0, 1, 2
 EXIT_STATUS = """exit status: 0 no drift; 2 drift (whatever else there is); 1 could not tell: a node did not answer,
              or the inventory is wrong"""
@@ -91,6 +92,12 @@ def read_report(path: Path) -> Report:
     return Report(document["asked"], document["not_asked"], document["differences"])
 
 
+def said(words: str) -> list[str]:
+    """What pyinfra said of the trouble, without the lines about its own progress."""
+    lines = [line.strip() for line in words.splitlines()]
+    return [line for line in lines if line and (not line.startswith("-->") or "error" in line)][-LAST_LINES:]
+
+
 def ask(inventory: str, limit: str | None) -> tuple[Report, str]:
     """Prepare site.py without running it (without -y: pyinfra then looks for no change); the report and its words."""
     with tempfile.TemporaryDirectory() as folder:
@@ -113,8 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return COULD_NOT_TELL
     report, words = ask(arguments.inventory, arguments.limit)
     if not report.asked:
-        print(words.strip()[-2000:], file=sys.stderr)
-        print("bin/drift: no node could be asked", file=sys.stderr)
+        print("\n".join(said(words)) or "bin/drift: no node could be asked", file=sys.stderr)
     if arguments.json:
         print(json.dumps({"asked": report.asked, "not_asked": report.not_asked, "differences": report.differences}))
     else:

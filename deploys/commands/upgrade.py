@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from inventory.errors import InventoryError, nearest
+from inventory.guard import check_key
 from inventory.loading import beside, load_cluster
 from inventory.model import Cluster
 from roles.operations.summary import short
@@ -22,6 +23,7 @@ EXIT_STATUS = (
     """exit status: 0 every node is upgraded and certified; 1 a node is not, and stays drained; 3 wrong usage"""
 )
 CHANGE = ("deploys/upgrade.py", "deploys/site.py")
+MOST_WAIT_MINUTES = 7 * 24 * 60
 Run = Callable[[Sequence[str]], int]
 
 
@@ -50,8 +52,11 @@ class Progress:
     def load(cls, path: Path) -> Progress:
         if not path.exists():
             return cls(path)
-        document = json.loads(path.read_text(encoding="utf-8"))
-        return cls(path, list(document["done"]))  # what failed is tried again
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            return cls(path, [str(name) for name in document["done"]])  # what failed is tried again
+        except (OSError, ValueError, LookupError, TypeError):
+            raise InventoryError(f"{path} is damaged: to begin anew, say --again") from None
 
     def save(self) -> None:
         new = self.path.with_suffix(".new")
@@ -99,7 +104,11 @@ def plan(arguments: argparse.Namespace, cluster: Cluster) -> Plan:
             raise InventoryError(f'--nodes: no node "{name}" {nearest(name, order)}')
     if arguments.batch < 1:
         raise InventoryError(f"--batch {arguments.batch}: at least 1")
+    if not 0 <= arguments.wait <= MOST_WAIT_MINUTES:
+        raise InventoryError(f"--wait {arguments.wait:g}: minutes from 0 to {MOST_WAIT_MINUTES} (a week)")
     change = tuple(file for file in arguments.change.split(",") if file)
+    if not change:
+        raise InventoryError(f"--change names no deploy; leave it away for {','.join(CHANGE)}")
     for file in change:
         if not (ROOT / file).is_file():
             raise InventoryError(f"--change: no file {file}")
@@ -180,11 +189,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         cluster = load_cluster(arguments.inventory)
         wanted = plan(arguments, cluster)
+        check_key(cluster)
+        path = beside(arguments.inventory, "upgrade.json")
+        progress = Progress(path) if arguments.again else Progress.load(path)
     except InventoryError as error:
         print(error.message, file=sys.stderr)
         return USAGE
-    path = beside(arguments.inventory, "upgrade.json")
-    progress = Progress(path) if arguments.again else Progress.load(path)
     if progress.done:
         print(f"an earlier run has done {short(progress.done)}: going on with the rest")
     return roll(wanted, cluster, progress, lambda argv: subprocess.run(argv, cwd=ROOT, check=False).returncode)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from inventory.errors import InventoryError, nearest
-from inventory.loading import load_cluster
+from inventory.loading import load_cluster, secrets_path
 from tests.inventory.broken import MISTAKES, RIGHT, Mistake
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,6 +119,21 @@ def test_a_missing_key_is_one_line(tmp_path: Path) -> None:
     ran = _run(str(_programs() / "pyinfra"), str(_write(tmp_path, text)), "exec", "--", "true")
     assert ran.returncode == 1
     assert f"ssh.key {key} is not there; make it: ssh-keygen -f {key}" in ran.stderr
+    assert "Connect" not in ran.stderr + ran.stdout
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"munge": 1}', "[" * 100_000], ids=["cut", "list", "number", "deep"])
+def test_damaged_secrets_are_told_before_a_host_is_contacted(text: str, tmp_path: Path) -> None:
+    """Not by the role that needs one, half-way through; and no secret is in the message."""
+    key = tmp_path / "key"
+    key.touch()
+    inventory = _write(tmp_path, RIGHT.replace("~/.ssh/id_ed25519", str(key)))
+    secrets = Path(secrets_path(str(inventory)))
+    secrets.write_text(text, encoding="utf-8")
+    secrets.chmod(0o600)
+    ran = _run(str(_programs() / "pyinfra"), str(inventory), "exec", "--", "true")
+    assert ran.returncode == 1
+    assert f"{secrets} is damaged" in ran.stderr
     assert "Connect" not in ran.stderr + ran.stdout
 
 

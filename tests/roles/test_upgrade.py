@@ -9,6 +9,7 @@ import pytest
 
 from deploys.commands import upgrade
 from deploys.commands.upgrade import Plan, Progress, roll, turns
+from inventory.errors import InventoryError
 from roles.operations.upgrade import parse_upgradable
 from tests.roles.sample import cluster
 
@@ -75,7 +76,22 @@ def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
     assert any("--nodes n1" in said for said in script.said)
 
 
-@pytest.mark.parametrize("words", [["--nodes", "n9"], ["--batch", "0"], ["--change", "deploys/nosuch.py"]])
+@pytest.mark.parametrize("text", ["", "[]", '{"done": 1}'])
+def test_a_damaged_record_says_what_to_do(text: str, tmp_path: Path) -> None:
+    """What an earlier run has done is not guessed at."""
+    path = tmp_path / "u.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InventoryError, match="is damaged: to begin anew, say --again"):
+        Progress.load(path)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--nodes", "n9"], ["--batch", "0"], ["--change", "deploys/nosuch.py"], ["--change", ","],
+        ["--wait", "nan"], ["--wait", "1e9"],
+    ],
+)  # fmt: skip
 def test_a_mistake_is_told_before_anything_is_touched(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Wrong words are status 3 and one line."""
     assert upgrade.main(["inventory/lab.py", *words]) == 3

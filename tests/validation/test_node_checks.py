@@ -340,6 +340,16 @@ def test_a_dead_slurmctld_is_the_heads(healthy: Gathered) -> None:
     assert (found.outcome, found.culprit) == (Outcome.FAIL, "slurmctld on head")
 
 
+def test_a_card_that_reports_no_speed_is_undecided_and_a_rehearsals_has_none(healthy: Gathered) -> None:
+    """A real card must say it; the virtual one of a user-mode kernel can't, and would keep its lab from passing."""
+    interfaces = ok(healthy, "interfaces")
+    interfaces["eth0"] = {**interfaces["eth0"], "physical": True, "speed": "-1"}
+    silent = changed(healthy, "n3", "interfaces", {"ok": interfaces})
+    assert finding(silent, "link-speed").outcome is Outcome.NOT_APPLICABLE
+    real = dataclasses.replace(silent, cluster=silent.cluster.model_copy(update={"substrate": "hardware"}))
+    assert finding(real, "link-speed").outcome is Outcome.INCONCLUSIVE
+
+
 def test_a_stopped_munge_is_a_service_of_its_node(healthy: Gathered) -> None:
     """A daemon that takes connections and never answers is no fault of the validator."""
     sick = changed(healthy, "n3", "munge", {"error": "no answer in 5 s"})

@@ -171,6 +171,8 @@ def _one_speed(subject: Subject, declared_gbps: float, interface: str) -> Findin
         return not_applicable(f"{interface or 'no interface'} is not a physical interface: it reports no speed")
     speed = found["speed"]
     if not speed.lstrip("-").isdigit() or int(speed) <= 0:
+        if subject.cluster.substrate != "hardware":
+            return not_applicable(f"{interface} is no network card of its own: it reports no speed")
         return inconclusive("the driver reports no speed", "see: ethtool", f"{declared_gbps:g} Gb/s", INVENTORY)
     measured, required = f"{interface} at {int(speed) / 1000:g} Gb/s", f"≥ {declared_gbps:g} Gb/s"
     if int(speed) < declared_gbps * 1000:
