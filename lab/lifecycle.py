@@ -196,7 +196,11 @@ def _clear(plan: Plan, state: Path) -> None:
         limits.put_back(holder.RUN / LIMITS)
     _refuse_mounts_below(state)
     if (state / MARKER).exists():
-        shutil.rmtree(state)
+        try:
+            shutil.rmtree(state)
+        except OSError as error:  # somebody writes there meanwhile
+            (state / MARKER).touch()
+            raise LabError(f"{error.filename or state} can't be removed ({error.strerror}): run it again") from None
 
 
 def _refuse_mounts_below(state: Path) -> None:
