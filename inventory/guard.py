@@ -41,6 +41,7 @@ def check_run(options: Mapping[str, Any]) -> None:
     if not (limited or {node.name for node in cluster.nodes}) - excluded:
         raise InventoryError("--limit and --exclude leave no node; name at least one")
     _check_accept(cluster, options.get("data") or ())
+    _check_drain(cluster, options.get("data") or (), options.get("operations") or ())
     _check_leaving(cluster, options.get("data") or (), options.get("operations") or ())
     if "debug-inventory" not in (options.get("operations") or ()):
         check_key(cluster)
@@ -71,6 +72,19 @@ def _check_accept(cluster: Cluster, data: Iterable[str]) -> None:
         for name in value.split(",") if key == "accept" else ():
             if name not in (*names, "all"):
                 raise InventoryError(f'--data accept: no node "{name}" {nearest(name, [*names, "all"])}')
+
+
+def _check_drain(cluster: Cluster, data: Iterable[str], operations: Iterable[str]) -> None:
+    """deploys/drain.py needs the names of compute nodes; without them it would ask Slurm for a node "None"."""
+    if not any(Path(operation).name == "drain.py" for operation in operations):
+        return
+    values = [value for key, _, value in (one.partition("=") for one in data) if key == "drain"]
+    if not values:
+        raise InventoryError("which nodes take no more jobs? say: deploys/drain.py --data drain=NODE,…")
+    names = [node.name for node in cluster.compute_nodes]
+    for name in (name for value in values for name in value.split(",")):
+        if name not in names:
+            raise InventoryError(f'--data drain: no compute node "{name}" {nearest(name, names)}')
 
 
 def _check_leaving(cluster: Cluster, data: Iterable[str], operations: Iterable[str]) -> None:

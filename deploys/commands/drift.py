@@ -123,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\n".join(said(words)) or "bin/drift: no node could be asked", file=sys.stderr)
     if arguments.json:
         print(json.dumps({"asked": report.asked, "not_asked": report.not_asked, "differences": report.differences}))
-    else:
+    elif report.asked or report.not_asked:
         print(page(report, arguments.inventory))
     return report.status
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from inventory.errors import InventoryError, nearest
+from inventory.guard import check_run
 from inventory.loading import load_cluster, secrets_path
 from tests.inventory.broken import MISTAKES, RIGHT, Mistake
 
@@ -135,6 +137,18 @@ def test_damaged_secrets_are_told_before_a_host_is_contacted(text: str, tmp_path
     assert ran.returncode == 1
     assert f"{secrets} is damaged" in ran.stderr
     assert "Connect" not in ran.stderr + ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [((), "which nodes take no more jobs"), (("drain=desk,celar",), 'did you mean "cellar"?')],
+    ids=["none", "misspelt"],
+)
+def test_drain_needs_nodes_that_there_are(data: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    """deploys/drain.py without names, or with a wrong one, asks nobody."""
+    file = str(_write(tmp_path, RIGHT))
+    with pytest.raises(InventoryError, match=re.escape(said)):
+        check_run({"inventory": file, "data": data, "operations": ["deploys/drain.py"]})
 
 
 def test_hosts_on_the_command_line_pass_the_guard() -> None:
