@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from inventory.errors import InventoryError, nearest
 from validation.model import STAGES, Stage
-from validation.printing import tell
+from validation.printing import take_any_encoding, tell
 from validation.run_options import RunOptions, UsageError
 
 EXIT_BROKEN = 2
@@ -71,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status and never shows a traceback for a mistake in the arguments."""
+    take_any_encoding()
     try:
         return _main(list(sys.argv[1:] if argv is None else argv))
     except UsageError as error:

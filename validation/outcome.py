@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validation.model import Judgement, Outcome
-from validation.printing import tell
+from validation.printing import tell, wants_color
 from validation.run_folder import RunFolder, RunFolderError
 from validation.run_options import UsageError
 from validation.verdicts.evidence import NoRunRecordError
@@ -92,7 +92,7 @@ def show(finished: Finished, folder: RunFolder, *, as_json: bool, slurm: Sequenc
     if as_json:
         tell(finished.certificate_text, sys.stdout)
     width = shutil.get_terminal_size((100, 24)).columns
-    text = render_summary(finished.certificate, finished.judgement, width=width, color=stream.isatty()) + "\n"
+    text = render_summary(finished.certificate, finished.judgement, width=width, color=wants_color(stream)) + "\n"
     if slurm:
         text += "Slurm\n" + "".join(f"  - {line}\n" for line in slurm) + "\n"
     tell(f"{text}Report  {shown_path(folder.report)}\n", stream)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from tests.validation.stored_run import FILE
 from validation.cli import main
 from validation.model import Outcome, RunRecord
+from validation.printing import wants_color
 from validation.run_folder import RunFolder
 from validation.verdict import judge
 
@@ -73,6 +75,33 @@ def test_a_full_disk_under_the_output_is_one_line(tmp_path: Path) -> None:
         )
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)
     assert "No space left on device" in done.stderr
+
+
+def test_a_terminal_of_another_encoding_breaks_nothing_off(tmp_path: Path) -> None:
+    """What it can't show becomes a question mark; the status stays."""
+    command = [sys.executable, "-m", "validation.cli", "--rejudge", str(stored(tmp_path / "run"))]
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, cwd=ROOT, env=ascii_only, capture_output=True, check=False, timeout=60)
+    assert done.returncode == 1, done.stderr
+    assert b"report.html" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("variables", "colored"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
+)
+def test_color_is_for_terminals_that_want_it(
+    variables: dict[str, str], colored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NO_COLOR with any value but an empty one, and a dumb terminal, get plain text."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    assert wants_color(terminal) is colored
+    assert not wants_color(io.StringIO())
 
 
 def test_the_stored_run_names_every_fault_once(tmp_path: Path) -> None:
